@@ -1,0 +1,61 @@
+"""What a model must be able to do to be decoded, and what decoding gives back.
+
+B sentences, k beams, V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+
+class State(Protocol):
+    """What a model remembers between steps."""
+
+    def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
+        """Go on with some beams (B', k') of some sentences (B'), or of all sentences where that is None."""
+        ...
+
+
+class Generator(Protocol):
+    """Anything that writes one token after another, for k beams of each of B sentences at once."""
+
+    def start(self, *inputs: Any) -> Any:
+        """Read the inputs, and be ready to write: the state before the first token."""
+        ...
+
+    def step(self, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:
+        """Logits (B, k, V) of the token after `tokens` (B, k), and the state to go on with."""
+        ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output: its tokens (without start and end), and how likely the model finds them.
+
+    `log_probabilities` has one number a token, and one for the end where it was reached (`finished`);
+    `log_probability` is their sum. `score` is what the search ranked by: that sum under its length penalty.
+    """
+
+    tokens: list[int]
+    score: float
+    log_probability: float
+    log_probabilities: list[float]
+    finished: bool
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """Dropout off while decoding; the model goes back to training afterwards if it was."""
+    training = isinstance(model, nn.Module) and model.training
+    if training:
+        model.eval()
+    try:
+        yield
+    finally:
+        if training:
+            model.train()

@@ -1,0 +1,49 @@
+"""The encoder-decoder: one stack reads the source, the other writes the target, looking at the source all along.
+
+B batch, S source length, T target length, D model width, V vocabulary, k beams
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from glassformer.parts.blocks import Decoder, Encoder
+from glassformer.parts.cache import DecoderState
+from glassformer.parts.checks import check_keep, check_tokens
+from glassformer.parts.masks import Mask, padding
+
+
+class EncoderDecoder(nn.Module):
+    """An encoder, a decoder that attends to it, and a head that scores the next token."""
+
+    def __init__(self, encoder: Encoder, decoder: Decoder, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.head = encoder, decoder, head
+
+    def forward(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        """Logits (B, T, V) of the token after each of `target`, which is what the decoder reads, shifted right.
+
+        `source_mask` (B, S) is True where a source token is real. The target needs none: its padding comes last,
+        and nobody looks ahead.
+        """
+        memory, mask = self.encode(source, source_mask)
+        return self.head(self.decoder(target, memory, mask))  # type: ignore[no-any-return]
+
+    def encode(self, source: Tensor, source_mask: Tensor | None = None) -> tuple[Tensor, Mask | None]:
+        """The source (B, S) in context, (B, S, D), and the mask with which to attend to it."""
+        if source_mask is not None:
+            check_keep(source_mask, source)
+        mask = None if source_mask is None else padding(source_mask)
+        return self.encoder(source, mask), mask
+
+    def start(self, source: Tensor, source_mask: Tensor | None = None) -> DecoderState:
+        """Read the source (B, S), and be ready to write."""
+        check_tokens(source, self.encoder.embedding.vocabulary, "the source", anywhere=True)
+        if source_mask is not None:
+            check_keep(source_mask, source, anywhere=True)
+        return self.decoder.start(*self.encode(source, source_mask))
+
+    def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
+        """Read one more token for each beam, (B, k); logits (B, k, V) of the one after it."""
+        x, state = self.decoder.step(state, tokens)
+        return self.head(x), state

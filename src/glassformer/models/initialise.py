@@ -1,0 +1,26 @@
+"""How a model's numbers begin.
+
+matrices            uniform in ±√(6 / (in + out))       (Glorot and Bengio), so that signals keep their size
+last of a branch    the same, divided by √(branches)    so that the sum of all residual branches does, too
+embeddings          normal, deviation 1/√D              times √D at the input they have deviation 1; as a tied
+                                                        head they give logits of deviation about 1
+biases              0
+norms               weight 1, bias 0
+"""
+
+import torch
+from torch import nn
+
+from glassformer.parts.norms import PostNorm, PreNorm
+
+
+@torch.no_grad()
+def initialise(stack: nn.Module) -> None:
+    """Set the matrices and biases of a stack (an encoder or a decoder); its embedding has set itself."""
+    branches = [module.part for module in stack.modules() if isinstance(module, PreNorm | PostNorm)]
+    for branch in branches:
+        for name, module in branch.named_modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight, gain=len(branches) ** -0.5 if name == "output" else 1.0)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)

@@ -1,0 +1,62 @@
+"""The parts that every model is built of. They take numbers and other parts, never a config object."""
+
+from glassformer.parts.attention import (
+    MultiHeadAttention,
+    attention,
+    cosine_similarity,
+    dot_similarity,
+    fused_attention,
+    scaled_dot_similarity,
+    simple_self_attention,
+)
+from glassformer.parts.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
+from glassformer.parts.cache import Cache, DecoderState, KeyValues
+from glassformer.parts.embeddings import Embedding, Head, TiedHead
+from glassformer.parts.feedforward import FeedForward, GatedFeedForward, gelu, gelu_tanh, relu, silu
+from glassformer.parts.masks import Mask, causal, documents, pad, padding, window
+from glassformer.parts.norms import BatchNorm, LayerNorm, Placement, PostNorm, PreNorm, RMSNorm
+from glassformer.parts.positions import ALiBi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
+
+__all__ = [
+    "ALiBi",
+    "BatchNorm",
+    "Cache",
+    "Decoder",
+    "DecoderBlock",
+    "DecoderState",
+    "Embedding",
+    "Encoder",
+    "EncoderBlock",
+    "FeedForward",
+    "GatedFeedForward",
+    "Head",
+    "KeyValues",
+    "LayerNorm",
+    "Learned",
+    "Mask",
+    "MultiHeadAttention",
+    "NoPositions",
+    "Placement",
+    "PostNorm",
+    "PreNorm",
+    "RMSNorm",
+    "RelativeBias",
+    "Rotary",
+    "Sinusoidal",
+    "TiedHead",
+    "attention",
+    "causal",
+    "cosine_similarity",
+    "documents",
+    "dot_similarity",
+    "fused_attention",
+    "gelu",
+    "gelu_tanh",
+    "pad",
+    "padding",
+    "relu",
+    "scaled_dot_similarity",
+    "silu",
+    "simple_self_attention",
+    "window",
+]

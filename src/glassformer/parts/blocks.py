@@ -1,0 +1,117 @@
+"""Blocks and stacks: attention lets tokens talk, feed-forward lets each think; repeat.
+
+A block is built of parts that are already wrapped in their residual and norm (`PreNorm` or `PostNorm`), so that the
+block itself has nothing to decide.
+
+B batch, T target length, S source length, D model width, k beams
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import Tensor, nn
+
+from glassformer.parts.attention import MultiHeadAttention
+from glassformer.parts.cache import Cache, DecoderState, KeyValues
+from glassformer.parts.embeddings import Embedding
+from glassformer.parts.masks import Mask, causal
+from glassformer.parts.positions import Place
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, attention: nn.Module, feed_forward: nn.Module) -> None:
+        super().__init__()
+        self.attention, self.feed_forward = attention, feed_forward
+
+    def forward(self, x: Tensor, mask: Mask | None = None, place: Place = None) -> Tensor:
+        """Tokens (B, S, D) that have seen each other."""
+        return self.feed_forward(self.attention(x, mask=mask, place=place))  # type: ignore[no-any-return]
+
+
+class DecoderBlock(nn.Module):
+    """Masked self-attention, then cross-attention to the source where there is one, then feed-forward."""
+
+    def __init__(self, self_attention: nn.Module, cross_attention: nn.Module | None, feed_forward: nn.Module) -> None:
+        super().__init__()
+        self.self_attention, self.cross_attention, self.feed_forward = self_attention, cross_attention, feed_forward
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | KeyValues | None = None,
+        mask: Mask | None = None,
+        memory_mask: Mask | None = None,
+        cache: Cache | None = None,
+        place: Place = None,
+    ) -> Tensor:
+        """Tokens (B, T, D) that have seen their past and the source."""
+        x = self.self_attention(x, mask=mask, cache=cache, place=place)
+        if self.cross_attention is not None:
+            x = self.cross_attention(x, memory=memory, mask=memory_mask)
+        return self.feed_forward(x)  # type: ignore[no-any-return]
+
+    def project(self, memory: Tensor) -> KeyValues | None:
+        """The source's keys and values for this block's cross-attention, if it has one."""
+        if self.cross_attention is None:
+            return None
+        attention = next(part for part in self.cross_attention.modules() if isinstance(part, MultiHeadAttention))
+        return attention.project(memory)
+
+
+class Encoder(nn.Module):
+    """Embedding, blocks, final norm: reads a whole source at once, both ways."""
+
+    def __init__(self, embedding: Embedding, blocks: Iterable[EncoderBlock], norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.Identity() if norm is None else norm
+
+    def forward(self, tokens: Tensor, mask: Mask | None = None, place: Place = None) -> Tensor:
+        """Tokens (B, S) to vectors in context (B, S, D)."""
+        x = self.embedding(tokens, place)
+        for block in self.blocks:
+            x = block(x, mask=mask, place=place)
+        return self.norm(x)  # type: ignore[no-any-return]
+
+
+class Decoder(nn.Module):
+    """Embedding, blocks, final norm: reads its own words so far, and the source where there is one."""
+
+    def __init__(self, embedding: Embedding, blocks: Iterable[DecoderBlock], norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.Identity() if norm is None else norm
+
+    def forward(
+        self,
+        tokens: Tensor,
+        memory: Tensor | None = None,
+        memory_mask: Mask | None = None,
+        mask: Mask | None = None,
+        place: Place = None,
+    ) -> Tensor:
+        """All tokens (B, T) at once, none of which sees a later one: (B, T, D)."""
+        mask = causal() if mask is None else mask & causal()
+        x = self.embedding(tokens, place)
+        for block in self.blocks:
+            x = block(x, memory=memory, mask=mask, memory_mask=memory_mask, place=place)
+        return self.norm(x)  # type: ignore[no-any-return]
+
+    def start(self, memory: Tensor | None = None, memory_mask: Mask | None = None) -> DecoderState:
+        """The state before the first token; the source's keys and values are computed here, once."""
+        sources = [None if memory is None else block.project(memory) for block in self.blocks]  # type: ignore[operator]
+        return DecoderState([Cache() for _ in self.blocks], sources, memory_mask)
+
+    def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
+        """One more token for each beam, (B, k), to its vector (B, k, D)."""
+        place = state.position
+        mask = state.grow(tokens.shape[1])
+        x = self.embedding(tokens, place)
+        for block, cache, memory in zip(self.blocks, state.caches, state.memory, strict=True):
+            x = block(x, memory=memory, mask=mask, memory_mask=state.memory_mask, cache=cache, place=place)
+        return self.norm(x), state

@@ -1,0 +1,104 @@
+"""The cache: what a decoder has read so far, so that each step computes only what is new.
+
+A sentence that is decoded with k beams is a tree. Its tokens stand in *slots*, k new ones a step, and stay where they
+were written; which of them a beam descends from is a row of a mask. Choosing beams therefore moves no keys and no
+values, only that mask, and all beams of a sentence share its slots and its source.
+
+B sentences, k beams, H key-value heads, N slots, K head width, S source length
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from glassformer.parts.masks import Mask
+
+
+class KeyValues(NamedTuple):
+    """Keys and values that attention has already projected, (B, H, S, K) each."""
+
+    keys: Tensor
+    values: Tensor
+
+    def select(self, sentences: Tensor) -> KeyValues:
+        """Those of some sentences."""
+        return KeyValues(self.keys.index_select(0, sentences), self.values.index_select(0, sentences))
+
+
+class Cache:
+    """Keys, values and positions of one attention, in memory that is set aside ahead and doubled when full."""
+
+    def __init__(self, room: int = 64) -> None:
+        self.room, self.length = room, 0
+        self._keys: Tensor | None = None
+        self._values: Tensor | None = None
+        self._positions: Tensor | None = None
+
+    def append(self, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Write new keys and values (B, H, T, K) at positions (B or 1, T or 1); give back all so far."""
+        first, self.length = self.length, self.length + keys.shape[2]
+        self._keys = self._write(self._keys, keys, first, dim=2)
+        self._values = self._write(self._values, values, first, dim=2)
+        self._positions = self._write(self._positions, positions.expand(len(keys), keys.shape[2]), first, dim=1)
+        return self._keys[:, :, : self.length], self._values[:, :, : self.length], self._positions[:, : self.length]
+
+    def _write(self, store: Tensor | None, new: Tensor, first: int, dim: int) -> Tensor:
+        """The store with `new` written at slot `first`, moved to a roomier one if need be."""
+        if store is None or store.shape[dim] < self.length:
+            shape = list(new.shape)
+            shape[dim] = max(self.room, 2 * self.length)
+            roomier = new.new_empty(shape)
+            if store is not None:
+                roomier.narrow(dim, 0, first).copy_(store.narrow(dim, 0, first))
+            store = roomier
+        store.narrow(dim, first, new.shape[dim]).copy_(new)
+        return store
+
+    def select(self, sentences: Tensor) -> None:
+        """Keep only some sentences."""
+        if self._keys is not None and self._values is not None and self._positions is not None:
+            self._keys = self._keys.index_select(0, sentences)
+            self._values = self._values.index_select(0, sentences)
+            self._positions = self._positions.index_select(0, sentences)
+
+
+@dataclass
+class DecoderState:
+    """Everything a decoder needs to go on. A step uses the state up: go on with the one it gives back."""
+
+    caches: list[Cache]  # of the self-attentions, one a block
+    memory: list[KeyValues | None]  # the source for the cross-attentions, projected once, one a block
+    memory_mask: Mask | None = None
+    position: int = 0  # where the next token stands
+    slots: int = 0
+    ancestors: Tensor | None = None  # (B, k, N): the slots each beam descends from; None: a single line, so all
+
+    def grow(self, beams: int) -> Mask | None:
+        """Set aside one new slot for each beam, and say which slots its new token may attend to."""
+        self.slots += beams
+        self.position += 1
+        if self.ancestors is None:
+            return None
+        itself = torch.eye(beams, dtype=torch.bool, device=self.ancestors.device).expand(len(self.ancestors), -1, -1)
+        self.ancestors = torch.cat((self.ancestors, itself), dim=2)  # (B, k, N)
+        return Mask(allowed=self.ancestors[:, None])  # (B, 1, k, N)
+
+    def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
+        """Go on with some beams (B', k') of some sentences (B'); None: of all of them.
+
+        `beams` says which of its sentence's present beams each beam to come continues.
+        """
+        if sentences is not None:
+            for cache in self.caches:
+                cache.select(sentences)
+            self.memory = [source and source.select(sentences) for source in self.memory]
+            self.memory_mask = self.memory_mask and self.memory_mask.select(sentences)
+            self.ancestors = None if self.ancestors is None else self.ancestors[sentences]
+        if self.ancestors is not None:
+            self.ancestors = self.ancestors.gather(1, beams[:, :, None].expand(-1, -1, self.slots))
+        elif beams.shape[1] > 1:
+            self.ancestors = torch.ones(*beams.shape, self.slots, dtype=torch.bool, device=beams.device)

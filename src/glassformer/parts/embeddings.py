@@ -1,0 +1,68 @@
+"""Embeddings: from token numbers to vectors, and back from vectors to scores of tokens.
+
+B batch, T length, D model width, V vocabulary
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glassformer.errors import ConfigurationError
+from glassformer.parts.checks import check_fraction, check_positive, check_tokens
+from glassformer.parts.positions import EmbeddingPositions, NoPositions, Place
+
+
+class Embedding(nn.Module):
+    """A row of a table for each token, times `scale` (√D in the paper), plus its position, then norm and dropout."""
+
+    def __init__(
+        self,
+        vocabulary: int,
+        width: int,
+        scale: float = 1.0,
+        positions: EmbeddingPositions | None = None,
+        norm: nn.Module | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_positive(vocabulary=vocabulary, width=width)
+        check_fraction(dropout=dropout)
+        if hasattr(positions, "rotate"):
+            raise ConfigurationError(
+                f"{type(positions).__name__} works inside attention: pass it to the attention part"
+            )
+        self.vocabulary, self.width, self.scale = vocabulary, width, scale
+        self.weight = nn.Parameter(torch.empty(vocabulary, width))
+        nn.init.normal_(self.weight, std=width**-0.5)
+        self.positions = NoPositions() if positions is None else positions
+        self.norm = nn.Identity() if norm is None else norm
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens: Tensor, place: Place = None) -> Tensor:
+        """Tokens (B, T) as vectors (B, T, D) that know their positions."""
+        check_tokens(tokens, self.vocabulary)
+        x = F.embedding(tokens, self.weight) * self.scale  # (B, T, D)
+        return self.dropout(self.norm(self.positions(x, place)))  # type: ignore[no-any-return]
+
+
+class TiedHead(nn.Module):
+    """Scores of tokens by the embedding's own table: a token scores high where the vector points its way."""
+
+    def __init__(self, embedding: Embedding, bias: bool = False) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.bias = nn.Parameter(torch.zeros(embedding.vocabulary)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Vectors (B, T, D) to logits (B, T, V)."""
+        return F.linear(x, self.embedding.weight, self.bias)
+
+
+class Head(nn.Linear):
+    """Scores of tokens by a table of its own."""
+
+    def __init__(self, width: int, vocabulary: int, bias: bool = False) -> None:
+        check_positive(width=width, vocabulary=vocabulary)
+        super().__init__(width, vocabulary, bias=bias)
