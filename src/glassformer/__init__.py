@@ -6,7 +6,7 @@ from glassformer.decoding import BeamTrees, Hypothesis, Limits, Sampler, beam_se
 from glassformer.errors import ConfigurationError, GlassformerError, InputError
 from glassformer.looking import Trace, record
 from glassformer.models import EncoderDecoder, transformer, transformer_base, transformer_big, transformer_tiny
-from glassformer.parts import pad
+from glassformer.parts import pad, quantise
 
 try:
     __version__ = version("glassformer")
@@ -26,6 +26,7 @@ __all__ = [
     "beam_search",
     "greedy",
     "pad",
+    "quantise",
     "record",
     "sample",
     "stream",

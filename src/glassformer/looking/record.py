@@ -50,7 +50,7 @@ class Trace:
         not see yet have weight 0.
         """
         if (kind, layer) not in self.calls:
-            known = ", ".join(f"{kind} {layer}" for kind, layer in self.calls)
+            known = ", ".join(f"{kind} {layer}" for kind, layer in self.calls) or "no attention at all"
             raise InputError(f"there is no {kind} attention in layer {layer}; there is: {known}")
         calls = self.calls[kind, layer]
         if not calls:
@@ -82,6 +82,11 @@ def record(model: nn.Module) -> Iterator[Trace]:
             attention.observe = None
 
 
+def _kind(block: nn.Module, name: str) -> str:
+    """What the attention of this name is for in its block."""
+    return next(kinds[name.split(".")[0]] for kind, kinds in KINDS.items() if isinstance(block, kind))
+
+
 def _keep_in(calls: list[Tensor]) -> Callable[[Tensor], None]:
     """An observer that keeps what it is shown."""
     return lambda weights: calls.append(weights.detach())
@@ -91,11 +96,10 @@ def _attentions(model: nn.Module) -> Iterator[tuple[str, MultiHeadAttention]]:
     """Every attention of a model with its kind, in the order of the layers."""
     inside: set[MultiHeadAttention] = set()
     for block in model.modules():
-        for name, kind in KINDS.get(type(block), {}).items():
-            for part in getattr(block, name).modules() if getattr(block, name) is not None else ():
-                if isinstance(part, MultiHeadAttention):
-                    inside.add(part)
-                    yield kind, part
+        for name, part in block.named_modules() if isinstance(block, tuple(KINDS)) else ():
+            if isinstance(part, MultiHeadAttention) and part not in inside:
+                inside.add(part)
+                yield _kind(block, name), part
     for part in model.modules():
         if isinstance(part, MultiHeadAttention) and part not in inside:
             yield "attention", part

@@ -16,6 +16,7 @@ from glassformer.parts.feedforward import FeedForward, GatedFeedForward, gelu, g
 from glassformer.parts.masks import Mask, causal, documents, pad, padding, window
 from glassformer.parts.norms import BatchNorm, LayerNorm, Placement, PostNorm, PreNorm, RMSNorm
 from glassformer.parts.positions import ALiBi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
+from glassformer.parts.quantised import Int8Linear, quantise
 
 __all__ = [
     "ALiBi",
@@ -30,6 +31,7 @@ __all__ = [
     "FeedForward",
     "GatedFeedForward",
     "Head",
+    "Int8Linear",
     "KeyValues",
     "LayerNorm",
     "Learned",
@@ -54,6 +56,7 @@ __all__ = [
     "gelu_tanh",
     "pad",
     "padding",
+    "quantise",
     "relu",
     "scaled_dot_similarity",
     "silu",

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.errors import ConfigurationError
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.cache import Cache, KeyValues
 from glassformer.parts.checks import check_fraction, check_positive, check_width
 from glassformer.parts.feedforward import Linear
@@ -140,6 +140,8 @@ class MultiHeadAttention(nn.Module):
             raise ConfigurationError(
                 f"{type(positions).__name__} is added to embeddings: pass it to the embedding part"
             )
+        if positions is not None:
+            positions.check(heads, head_width)
         self.width, self.memory_width, self.head_width = width, memory_width, head_width
         self.heads, self.key_value_heads, self.scale = heads, key_value_heads, scale
         self.query = linear(width, heads * head_width, bias=bias)
@@ -174,6 +176,8 @@ class MultiHeadAttention(nn.Module):
         check_width(x, self.width, "the input")
         query = self.query_norm(self._split(self.query(x)))  # (B, H, T, K)
         key, value = memory if isinstance(memory, KeyValues) else self.project(x if memory is None else memory)
+        if len(key) != len(query):
+            raise InputError(f"the memory has {len(key)} sentences, but the input has {len(query)}")
         key_place = place if memory is None else None
         if self.positions is not None:
             query, key = self.positions.rotate(query, place), self.positions.rotate(key, key_place)

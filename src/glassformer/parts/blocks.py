@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
+from glassformer.errors import InputError
 from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.cache import Cache, DecoderState, KeyValues
 from glassformer.parts.embeddings import Embedding
@@ -50,7 +51,9 @@ class DecoderBlock(nn.Module):
         """Tokens (B, T, D) that have seen their past and the source."""
         x = self.self_attention(x, mask=mask, cache=cache, place=place)
         if self.cross_attention is not None:
-            x = self.cross_attention(x, memory=memory, mask=memory_mask)
+            if memory is None:
+                raise InputError("this decoder attends to a source: it needs the source's memory")
+            x = self.cross_attention(x, memory=memory, mask=memory_mask, place=place)
         return self.feed_forward(x)  # type: ignore[no-any-return]
 
     def project(self, memory: Tensor) -> KeyValues | None:
@@ -110,7 +113,7 @@ class Decoder(nn.Module):
     def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
         """One more token for each beam, (B, k), to its vector (B, k, D)."""
         place = state.position
-        mask = state.grow(tokens.shape[1])
+        mask = state.grow(tokens)
         x = self.embedding(tokens, place)
         for block, cache, memory in zip(self.blocks, state.caches, state.memory, strict=True):
             x = block(x, memory=memory, mask=mask, memory_mask=state.memory_mask, cache=cache, place=place)

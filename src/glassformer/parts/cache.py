@@ -4,7 +4,7 @@ A sentence that is decoded with k beams is a tree. Its tokens stand in *slots*, 
 were written; which of them a beam descends from is a row of a mask. Choosing beams therefore moves no keys and no
 values, only that mask, and all beams of a sentence share its slots and its source.
 
-B sentences, k beams, H key-value heads, N slots, K head width, S source length
+B sentences, k beams, T new tokens, N slots, S source length, H key-value heads, K head width
 """
 
 from __future__ import annotations
@@ -77,14 +77,18 @@ class DecoderState:
     slots: int = 0
     ancestors: Tensor | None = None  # (B, k, N): the slots each beam descends from; None: a single line, so all
 
-    def grow(self, beams: int) -> Mask | None:
-        """Set aside one new slot for each beam, and say which slots its new token may attend to."""
+    def grow(self, tokens: Tensor) -> Mask | None:
+        """Set aside a slot for each beam's new token, (B, k), and say which slots it may attend to."""
+        (sentences, beams), device = tokens.shape, tokens.device
+        before = self.ancestors
+        if before is None and beams > 1:  # the line becomes a tree: so far, all beams have one past
+            before = torch.ones(sentences, beams, self.slots, dtype=torch.bool, device=device)
         self.slots += beams
         self.position += 1
-        if self.ancestors is None:
+        if before is None:
             return None
-        itself = torch.eye(beams, dtype=torch.bool, device=self.ancestors.device).expand(len(self.ancestors), -1, -1)
-        self.ancestors = torch.cat((self.ancestors, itself), dim=2)  # (B, k, N)
+        itself = torch.eye(beams, dtype=torch.bool, device=device).expand(sentences, -1, -1)
+        self.ancestors = torch.cat((before, itself), dim=2)  # (B, k, N)
         return Mask(allowed=self.ancestors[:, None])  # (B, 1, k, N)
 
     def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
@@ -100,5 +104,3 @@ class DecoderState:
             self.ancestors = None if self.ancestors is None else self.ancestors[sentences]
         if self.ancestors is not None:
             self.ancestors = self.ancestors.gather(1, beams[:, :, None].expand(-1, -1, self.slots))
-        elif beams.shape[1] > 1:
-            self.ancestors = torch.ones(*beams.shape, self.slots, dtype=torch.bool, device=beams.device)

@@ -43,7 +43,7 @@ class Embedding(nn.Module):
     def forward(self, tokens: Tensor, place: Place = None) -> Tensor:
         """Tokens (B, T) as vectors (B, T, D) that know their positions."""
         check_tokens(tokens, self.vocabulary)
-        x = F.embedding(tokens, self.weight) * self.scale  # (B, T, D)
+        x = F.embedding(tokens.long(), self.weight) * self.scale  # (B, T, D)
         return self.dropout(self.norm(self.positions(x, place)))  # type: ignore[no-any-return]
 
 

@@ -40,8 +40,10 @@ class Mask:
         )
 
     def select(self, sentences: Tensor) -> Mask:
-        """The mask of some sentences of the batch."""
-        return self if self.allowed is None else replace(self, allowed=self.allowed.index_select(0, sentences))
+        """The mask of some sentences of the batch; a table that all of them share stays as it is."""
+        if self.allowed is None or self.allowed.dim() < 4 or self.allowed.shape[0] == 1:
+            return self
+        return replace(self, allowed=self.allowed.index_select(0, sentences))
 
     @property
     def only_causal(self) -> bool:

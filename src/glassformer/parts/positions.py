@@ -34,6 +34,10 @@ class EmbeddingPositions(Protocol):
 class AttentionPositions(Protocol):
     """A scheme that works inside attention: it turns queries and keys, or biases their scores, or both."""
 
+    def check(self, heads: int, head_width: int) -> None:
+        """Refuse an attention of other sizes than the scheme was built for."""
+        ...
+
     def rotate(self, x: Tensor, place: Place) -> Tensor:
         """Queries or keys (B, H, T, K), turned by their positions."""
         ...
@@ -68,15 +72,15 @@ class Sinusoidal(nn.Module):
         self.width, self.base, self.interleaved = width, base, interleaved
         self.register_buffer("table", self._table(length), persistent=False)
 
-    def _table(self, length: int) -> Tensor:
-        pair = _waves(length, self.width, self.base)  # (L, D/2) each
+    def _table(self, length: int, like: Tensor | None = None) -> Tensor:
+        pair = _waves(length, self.width, self.base, like)  # (L, D/2) each
         return torch.stack(pair, dim=-1).flatten(1) if self.interleaved else torch.cat(pair, dim=-1)  # (L, D)
 
     def forward(self, x: Tensor, place: Place = None) -> Tensor:
         """The vectors (B, T, D) plus their waves."""
         needed = _highest(place, x.shape[1]) + 1
         if needed > len(self.table):
-            self.table = self._table(2 * needed).to(self.table)
+            self.table = self._table(2 * needed, like=self.table)
         return x + _rows(self.table, place, x.shape[1])
 
 
@@ -89,6 +93,8 @@ class Learned(nn.Module):
     def __init__(self, length: int, width: int, skip: int = 0) -> None:
         super().__init__()
         check_positive(length=length, width=width)
+        if skip < 0:
+            raise ConfigurationError(f"skip must be at least 0, not {skip}")
         self.length, self.skip = length, skip
         self.weight = nn.Parameter(torch.empty(skip + length, width))
         nn.init.normal_(self.weight, std=0.02)
@@ -123,15 +129,17 @@ class Rotary(nn.Module):
         self.register_buffer("sines", sines, persistent=False)
         self.register_buffer("cosines", cosines, persistent=False)
 
+    def check(self, heads: int, head_width: int) -> None:
+        """Refuse heads of another width."""
+        if head_width != self.head_width:
+            raise ConfigurationError(f"rotary positions were built for head width {self.head_width}, not {head_width}")
+
     def rotate(self, x: Tensor, place: Place) -> Tensor:
         """Queries or keys (B, H, T, K), each pair turned by position * frequency."""
-        if x.shape[-1] != self.head_width:
-            raise InputError(f"rotary positions were built for head width {self.head_width}, not {x.shape[-1]}")
         length = x.shape[2]
         needed = _highest(place, length) + 1
         if needed > len(self.cosines):
-            sines, cosines = _waves(2 * needed, self.head_width, self.base)
-            self.sines, self.cosines = sines.to(self.sines), cosines.to(self.cosines)
+            self.sines, self.cosines = _waves(2 * needed, self.head_width, self.base, like=self.sines)
         cosine, sine = _rows(self.cosines, place, length), _rows(self.sines, place, length)  # (T, K/2) or (B, T, K/2)
         if cosine.dim() == 3:
             cosine, sine = cosine[:, None], sine[:, None]  # (B, 1, T, K/2)
@@ -155,9 +163,14 @@ class RelativeBias(nn.Module):
         sides = 2 if bidirectional else 1
         if buckets < 2 * sides or distance <= buckets // sides // 2:
             raise ConfigurationError(f"{buckets} buckets do not fit distances up to {distance}")
-        self.buckets, self.distance, self.bidirectional = buckets, distance, bidirectional
+        self.heads, self.buckets, self.distance, self.bidirectional = heads, buckets, distance, bidirectional
         self.weight = nn.Parameter(torch.empty(buckets, heads))
         nn.init.normal_(self.weight, std=0.02)
+
+    def check(self, heads: int, head_width: int) -> None:
+        """Refuse another number of heads."""
+        if heads != self.heads:
+            raise ConfigurationError(f"{type(self).__name__} was built for {self.heads} heads, not {heads}")
 
     def rotate(self, x: Tensor, place: Place) -> Tensor:
         """Queries and keys stay as they are."""
@@ -190,10 +203,16 @@ class ALiBi(nn.Module):
     def __init__(self, heads: int) -> None:
         super().__init__()
         check_positive(heads=heads)
+        self.heads = heads
         whole = 2 ** math.floor(math.log2(heads))  # the slopes are a geometric row where heads is a power of two
         slopes = [2 ** (-8 * (head + 1) / whole) for head in range(whole)]
         slopes += [2 ** (-4 * (2 * head + 1) / whole) for head in range(heads - whole)]  # and fall between it where not
         self.register_buffer("slopes", torch.tensor(slopes), persistent=False)
+
+    def check(self, heads: int, head_width: int) -> None:
+        """Refuse another number of heads."""
+        if heads != self.heads:
+            raise ConfigurationError(f"{type(self).__name__} was built for {self.heads} heads, not {heads}")
 
     def rotate(self, x: Tensor, place: Place) -> Tensor:
         """Queries and keys stay as they are."""
@@ -213,18 +232,26 @@ def as_tensor(place: Place, length: int, device: torch.device) -> Tensor:
 
 
 @torch.inference_mode(False)  # a table that grows while decoding must still serve training afterwards
-def _waves(length: int, width: int, base: float) -> tuple[Tensor, Tensor]:
-    """Sine and cosine of position / base^(2i / width), (L, width/2) each, from angles in double precision."""
+def _waves(length: int, width: int, base: float, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Sine and cosine of position / base^(2i / width), (L, width/2) each, from angles in double precision.
+
+    In float32 on the CPU, or in the type and on the device of `like`.
+    """
     frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
-    return angles.sin().float(), angles.cos().float()
+    like = torch.empty(0) if like is None else like
+    return angles.sin().to(like), angles.cos().to(like)
 
 
 def _highest(place: Place, length: int) -> int:
     """The highest position of a place. A tensor on an accelerator is waited for; the other forms cost nothing."""
     if isinstance(place, Tensor):
-        return int(place.max())
-    return length - 1 if place is None else place
+        lowest, highest = (int(bound) for bound in place.aminmax())
+    else:
+        lowest, highest = (0, length - 1) if place is None else (place, place)
+    if lowest < 0:
+        raise InputError(f"a token stands at position {lowest}: positions count from 0")
+    return highest
 
 
 def _rows(table: Tensor, place: Place, length: int) -> Tensor:

@@ -1,0 +1,231 @@
+"""Beam search on this machine's CPU: Glassformer beside `transformers` generate and CTranslate2, in one run.
+
+Random weights, the same sizes, sources and output length for all; every contender runs once a round, and the median
+round counts. The last line is JSON.
+
+    python benchmarks/decode.py                        # small and base
+    python benchmarks/decode.py --sizes small --rounds 3 --contenders generate,ours,ours-int8
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import glassformer as gf
+from glassformer.parts import PostNorm
+
+PAD, END, START, FIRST = 1, 2, 3, 4  # FIRST: the first ordinary token
+Decode = Callable[[], list[list[int]]]  # outputs, as tokens
+
+
+@dataclass(frozen=True)
+class Size:
+    """The numbers of a Transformer."""
+
+    width: int
+    hidden: int
+    heads: int
+    layers: int
+    vocabulary: int
+
+
+SIZES = {"small": Size(256, 1024, 4, 3, 8000), "base": Size(512, 2048, 8, 6, 32000)}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What everybody decodes."""
+
+    sources: list[list[int]]
+    beams: int
+    length: int
+    batch: int
+    threads: int
+
+    @property
+    def batches(self) -> list[list[list[int]]]:
+        """The sources, a batch at a time."""
+        return [self.sources[first : first + self.batch] for first in range(0, len(self.sources), self.batch)]
+
+
+def sentences(count: int, vocabulary: int) -> list[list[int]]:
+    """Random sentences whose lengths are spread like real ones, sorted by length."""
+    draw = random.Random(1)
+    lengths = sorted(max(5, min(60, int(draw.lognormvariate(2.95, 0.5)))) for _ in range(count))
+    return [[draw.randrange(FIRST, vocabulary) for _ in range(length)] for length in lengths]
+
+
+def ours(size: Size, job: Job, int8: bool = False) -> Decode:
+    """Glassformer's beam search."""
+    torch.manual_seed(0)
+    # A head of its own, as costly as a tied one: with random tied weights the likeliest token is the one just read.
+    model = gf.transformer(
+        size.vocabulary, size.width, size.heads, size.layers, size.hidden, residual=PostNorm, tie_output=False
+    ).eval()
+    if int8:
+        model = gf.quantise(model)
+    limits = gf.Limits(start=START, end=END, max_length=job.length, min_length=job.length)
+
+    def decode() -> list[list[int]]:
+        outputs = (gf.beam_search(model, *gf.pad(batch, PAD), limits=limits, width=job.beams) for batch in job.batches)
+        return [best.tokens for answers in outputs for best, *_ in answers]
+
+    return decode
+
+
+def marian(size: Size) -> Any:
+    """The same Transformer in `transformers`."""
+    from transformers import MarianConfig, MarianMTModel
+
+    torch.manual_seed(0)
+    config = MarianConfig(
+        vocab_size=size.vocabulary,
+        d_model=size.width,
+        encoder_ffn_dim=size.hidden,
+        decoder_ffn_dim=size.hidden,
+        encoder_layers=size.layers,
+        decoder_layers=size.layers,
+        encoder_attention_heads=size.heads,
+        decoder_attention_heads=size.heads,
+        activation_function="relu",
+        pad_token_id=PAD,
+        eos_token_id=END,
+        bos_token_id=START,
+        decoder_start_token_id=START,
+        forced_eos_token_id=None,
+        max_position_embeddings=512,
+        scale_embedding=True,
+        share_encoder_decoder_embeddings=True,
+    )
+    return MarianMTModel(config).eval()
+
+
+def generate(size: Size, job: Job) -> Decode:
+    """The beam search of `transformers`."""
+    model = marian(size)
+
+    @torch.inference_mode()
+    def decode() -> list[list[int]]:
+        outputs = []
+        for batch in job.batches:
+            tokens, keep = gf.pad(batch, PAD)
+            written = model.generate(
+                input_ids=tokens,
+                attention_mask=keep,
+                num_beams=job.beams,
+                min_new_tokens=job.length,
+                max_new_tokens=job.length,
+                do_sample=False,
+            )
+            outputs += written[:, 1:].tolist()
+        return outputs
+
+    return decode
+
+
+def ctranslate2(size: Size, job: Job, int8: bool = False) -> Decode:
+    """CTranslate2's beam search, from the weights of `marian`."""
+    import ctranslate2
+    from ctranslate2.converters.transformers import MarianMTLoader
+
+    spec = MarianMTLoader().get_model_spec(marian(size))
+    words = [f"w{number}" for number in range(spec.encoder.embeddings[0].weight.shape[0])]
+    words[0], words[PAD], words[END], words[START] = "<unk>", "<pad>", "</s>", "<s>"
+    spec.register_source_vocabulary(words)
+    spec.register_target_vocabulary(words)
+    spec.config.bos_token = spec.config.decoder_start_token = words[START]
+    spec.config.eos_token, spec.config.unk_token, spec.config.add_source_eos = words[END], words[0], False
+    folder = tempfile.TemporaryDirectory()
+    spec.validate()
+    spec.optimize(quantization="int8" if int8 else None)
+    spec.save(folder.name)
+    kind = "int8" if int8 else "float32"
+    translator = ctranslate2.Translator(folder.name, "cpu", compute_type=kind, intra_threads=job.threads)
+    folder.cleanup()
+    numbers = {word: number for number, word in enumerate(words)}
+    sources = [[words[token] for token in source] for source in job.sources]
+
+    def decode() -> list[list[int]]:
+        limits = {"min_decoding_length": job.length, "max_decoding_length": job.length}
+        results = translator.translate_batch(sources, beam_size=job.beams, max_batch_size=job.batch, **limits)
+        return [[numbers[word] for word in result.hypotheses[0]] for result in results]
+
+    return decode
+
+
+CONTENDERS: dict[str, Callable[[Size, Job], Decode]] = {
+    "generate": generate,
+    "ctranslate2": ctranslate2,
+    "ctranslate2-int8": lambda size, job: ctranslate2(size, job, int8=True),
+    "ours": ours,
+    "ours-int8": lambda size, job: ours(size, job, int8=True),
+}
+
+
+def measure(contenders: dict[str, Decode], rounds: int, tokens: int) -> dict[str, float]:
+    """Tokens written a second: the median of some rounds, after one to warm up."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds + 1):
+        for name, decode in contenders.items():
+            start = time.perf_counter()
+            decode()
+            if turn:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: tokens / statistics.median(each) for name, each in seconds.items()}
+
+
+def changed(reference: list[list[int]], outputs: list[list[int]]) -> float:
+    """The share of output tokens that differ, place by place."""
+    pairs = [pair for one, other in zip(reference, outputs, strict=True) for pair in zip(one, other, strict=True)]
+    return sum(one != other for one, other in pairs) / len(pairs)
+
+
+def main() -> None:
+    """Measure, print a table for people and a line of JSON for programs."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="small,base", help="of: " + ", ".join(SIZES))
+    parser.add_argument("--contenders", default=",".join(CONTENDERS), help="of: " + ", ".join(CONTENDERS))
+    parser.add_argument("--sentences", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--beams", type=int, default=5)
+    parser.add_argument("--length", type=int, default=25, help="tokens in every output")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    report: dict[str, Any] = {"benchmark": "decode", "options": vars(options), "cpu": platform.processor(), "sizes": {}}
+    for name in options.sizes.split(","):
+        size = SIZES[name]
+        job = Job(
+            sentences(options.sentences, size.vocabulary), options.beams, options.length, options.batch, options.threads
+        )
+        contenders = {each: CONTENDERS[each](size, job) for each in options.contenders.split(",")}
+        speeds = measure(contenders, options.rounds, options.sentences * options.length)
+        rows = {each: {"tokens_per_s": round(speed, 1)} for each, speed in speeds.items()}
+        print(f"\n{name}: {size}, beam {options.beams}, batch {options.batch}, {options.threads} threads")
+        for each, speed in speeds.items():
+            rows[each]["times_generate"] = (
+                round(speed / speeds["generate"], 2) if "generate" in speeds else float("nan")
+            )
+            print(f"  {each:18} {speed:9.1f} tokens/s  {rows[each]['times_generate']:6.2f} x generate")
+        if {"ours", "ours-int8"} <= contenders.keys():
+            share = changed(contenders["ours"](), contenders["ours-int8"]())
+            rows["ours-int8"]["changed_tokens"] = round(share, 4)
+            print(f"  int8 changes {share:.1%} of the output tokens of these random (so: undecided) weights")
+        report["sizes"][name] = rows
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""8-bit linear parts: near the float ones, by the stated arithmetic, and indifferent to batch mates."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import glassformer as gf
+from glassformer.errors import ConfigurationError
+from glassformer.parts import Int8Linear, TiedHead
+
+
+def by_hand(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The documented arithmetic in float64: whole numbers up to 63 for tokens and 127 for weights."""
+    scale_x = x.double().abs().amax(dim=-1, keepdim=True) / 63
+    scale_w = weight.double().abs().amax(dim=1) / 127
+    whole = (x / scale_x.float()).round().double() @ (weight / scale_w.float()[:, None]).round().double().T
+    y = whole * scale_x * scale_w
+    return y if bias is None else y + bias
+
+
+@given(st.integers(1, 40), st.integers(1, 70), st.integers(1, 70), st.booleans(), st.integers(0, 10**6))
+def test_it_computes_the_stated_arithmetic(tokens: int, inputs: int, outputs: int, bias: bool, seed: int) -> None:
+    torch.manual_seed(seed)
+    linear = nn.Linear(inputs, outputs, bias=bias)
+    x = torch.randn(1, tokens, inputs) * 10
+    with torch.inference_mode():
+        expected = by_hand(x, linear.weight, linear.bias)
+        torch.testing.assert_close(Int8Linear(linear.weight, linear.bias)(x).double(), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_the_largest_products_do_not_overflow() -> None:
+    linear = Int8Linear(torch.ones(4, 512))
+    with torch.inference_mode():
+        torch.testing.assert_close(linear(torch.ones(1, 1, 512)), torch.full((1, 1, 4), 512.0))
+        torch.testing.assert_close(linear(-torch.ones(1, 1, 512)), torch.full((1, 1, 4), -512.0))
+
+
+def test_it_is_near_the_float_part() -> None:
+    linear, x = nn.Linear(256, 64), torch.randn(3, 5, 256)
+    with torch.inference_mode():
+        error = (Int8Linear(linear.weight, linear.bias)(x) - linear(x)).norm() / linear(x).norm()
+    assert error < 0.03
+
+
+def test_batch_mates_change_nothing() -> None:
+    linear, x = Int8Linear(torch.randn(16, 32)), torch.randn(4, 3, 32)
+    x[0] *= 1000
+    with torch.inference_mode():
+        assert torch.equal(linear(x)[2:3], linear(x[2:3]))
+
+
+def test_zeros_stay_zeros() -> None:
+    with torch.inference_mode():
+        assert torch.equal(Int8Linear(torch.zeros(3, 4))(torch.zeros(1, 2, 4)), torch.zeros(1, 2, 3))
+
+
+def test_a_quantised_model_has_no_float_matrix_left_and_leaves_the_original_alone() -> None:
+    model = gf.transformer(50, width=16, heads=2, layers=1, hidden=32)
+    before = copy.deepcopy(model.state_dict())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # PyTorch's older 8-bit tensors are deprecated: we use none of them
+        small = gf.quantise(model)
+    assert not any(isinstance(part, nn.Linear | TiedHead) for part in small.modules())
+    assert sum(isinstance(part, Int8Linear) for part in small.modules()) == 4 + 2 + 8 + 2 + 1
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert model.training
+    assert not small.training
+
+
+def test_a_quantised_model_decodes_much_like_the_original_and_can_be_copied() -> None:
+    model = gf.transformer(50, width=64, heads=4, layers=2, hidden=128, tie_output=False).eval()
+    small = copy.deepcopy(gf.quantise(model))
+    source, keep = gf.pad([[5, 6, 7], [8, 9]])
+    with torch.inference_mode():
+        logits, near = (each(source, torch.tensor([[1, 4], [1, 5]]), keep) for each in (model, small))
+    assert (near - logits).norm() / logits.norm() < 0.1
+    limits = gf.Limits(start=1, end=2, max_length=6)
+    assert all(answers for answers in gf.beam_search(small, source, keep, limits=limits, width=3))
+
+
+def test_it_says_where_it_cannot_run() -> None:
+    with pytest.raises(ConfigurationError, match="need a CPU and PyTorch's oneDNN kernels, not meta"):
+        Int8Linear(torch.empty(3, 4, device="meta"))
