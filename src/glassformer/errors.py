@@ -14,3 +14,7 @@ class ConfigurationError(GlassformerError, ValueError):
 
 class InputError(GlassformerError, ValueError):
     """Data that a model cannot read: an unknown token, an empty sentence, a wrong shape."""
+
+
+class RecipeError(ConfigurationError):
+    """A recipe with a key, a value or a file that cannot be."""

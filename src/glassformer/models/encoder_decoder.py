@@ -26,8 +26,12 @@ class EncoderDecoder(nn.Module):
         `source_mask` (B, S) is True where a source token is real. The target needs none: its padding comes last,
         and nobody looks ahead.
         """
+        return self.head(self.hidden(source, target, source_mask))  # type: ignore[no-any-return]
+
+    def hidden(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
+        """What the head scores: the decoder's vectors (B, T, D)."""
         memory, mask = self.encode(source, source_mask)
-        return self.head(self.decoder(target, memory, mask))  # type: ignore[no-any-return]
+        return self.decoder(target, memory, mask)  # type: ignore[no-any-return]
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None) -> tuple[Tensor, Mask | None]:
         """The source (B, S) in context, (B, S, D), and the mask with which to attend to it."""

@@ -1,0 +1,246 @@
+"""The recipe: everything that a training run needs to know, in one TOML file, checked before anything starts.
+
+Each section is a class here, each key a field with its meaning; the reference in `docs/recipe.md` is made from them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A table of the recipe: unknown keys are refused, values do not change afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Files(Section):
+    """What the file sources share: paths are relative to the recipe; valid and test may be missing."""
+
+    train: str = Field(description="the training file (plain, .gz or .xz)")
+    valid: str | None = Field(None, description="the validation file; missing: split off by content hash")
+    test: str | None = Field(None, description="the test file; missing: split off by content hash")
+
+
+class TsvSource(Files):
+    """A table of tab-separated columns, one pair a line."""
+
+    kind: Literal["tsv"]
+    columns: tuple[int, int] = Field((0, 1), description="the columns of source and target, counted from 0")
+
+
+class AlignedSource(Section):
+    """Two files, the n-th line of one being the translation of the n-th line of the other."""
+
+    kind: Literal["aligned"]
+    train: tuple[str, str] = Field(description="the training files: source, target")
+    valid: tuple[str, str] | None = Field(None, description="the validation files")
+    test: tuple[str, str] | None = Field(None, description="the test files")
+
+
+class JsonlSource(Files):
+    """One JSON object a line."""
+
+    kind: Literal["jsonl"]
+    fields: tuple[str, str] = Field(("source", "target"), description="the names of source and target")
+
+
+class FolderSource(Section):
+    """A folder of train, valid and test: `train.en` and `train.de`, or `train.tsv`, or `train.jsonl`; .gz, .xz too."""
+
+    kind: Literal["folder"]
+    path: str = Field(description="the folder")
+    languages: tuple[str, str] | None = Field(None, description="the endings of aligned files: source, target")
+    fields: tuple[str, str] = Field(("source", "target"), description="the names of source and target in JSONL")
+
+
+class PoSource(Files):
+    """A gettext catalogue: msgid to msgstr. Needs the extra `memories`."""
+
+    kind: Literal["po"]
+
+
+class TmxSource(Files):
+    """A TMX translation memory."""
+
+    kind: Literal["tmx"]
+    languages: tuple[str, str] = Field(description="the codes of source and target, as in the file")
+
+
+class HuggingFaceSource(Section):
+    """A dataset by its name on the Hugging Face hub. Needs a network and the extra `hub`."""
+
+    kind: Literal["huggingface"]
+    name: str = Field(description="the dataset's name, such as wmt14")
+    subset: str | None = Field(None, description="its configuration, such as de-en")
+    fields: tuple[str, str] = Field(description="source and target, such as translation.en and translation.de")
+
+
+class DebianSource(Section):
+    """English package descriptions and their translations, through apt, on any Debian or Ubuntu machine."""
+
+    kind: Literal["debian"]
+    language: Literal["it", "fr", "de"] = Field(description="the language to translate into")
+
+
+class DatesSource(Section):
+    """Dates in many languages and styles, to ISO 8601. Made here, with Babel."""
+
+    kind: Literal["dates"]
+    count: Count = Field(20_000, description="training pairs")
+    locales: tuple[str, ...] = Field(
+        ("en_US", "en_GB", "it", "fr", "de", "es", "pt", "nl", "hi", "ta"), description="languages, as Babel names them"
+    )
+    first_year: int = Field(1950, description="the earliest year")
+    last_year: int = Field(2049, description="the latest year")
+    seed: int = Field(0, description="which dates are drawn")
+
+
+class ToySource(Section):
+    """Random letters, to be copied, reversed or sorted: for tests."""
+
+    kind: Literal["copy", "reverse", "sort"]
+    count: Count = Field(5_000, description="training pairs")
+    symbols: Annotated[int, Field(ge=2, le=26)] = Field(12, description="different letters")
+    length: Count = Field(10, description="letters at most")
+    seed: int = Field(0, description="which strings are drawn")
+
+
+Source = Annotated[
+    TsvSource
+    | AlignedSource
+    | JsonlSource
+    | FolderSource
+    | PoSource
+    | TmxSource
+    | HuggingFaceSource
+    | DebianSource
+    | DatesSource
+    | ToySource,
+    Field(discriminator="kind", description="where the examples come from"),
+]
+
+
+class Data(Section):
+    """What is done to the examples before they are learned from."""
+
+    normalise: Literal["nfc", "nfkc", "none"] = Field("nfc", description="Unicode normalisation")
+    strip: bool = Field(True, description="trim spaces at the ends, join runs of spaces")
+    max_characters: Count = Field(2_000, description="drop pairs with a longer side")
+    max_ratio: Annotated[float, Field(gt=1)] | None = Field(
+        None, description="drop pairs whose lengths in characters differ by more than this factor"
+    )
+    duplicates: Literal["keep", "drop"] = Field("drop", description="pairs that were there before, word for word")
+    strict: bool = Field(False, description="stop at the first bad row instead of counting and reporting it")
+    valid: Fraction = Field(0.02, description="share split off for validation where the source has no such file")
+    test: Fraction = Field(0.02, description="share split off for testing where the source has no such file")
+    seed: int = Field(0, description="which pairs are split off")
+    max_tokens: Count = Field(256, description="the longest side of a pair, in tokens")
+    long: Literal["drop", "truncate", "split"] = Field(
+        "truncate", description="what happens to longer pairs (split: cut both sides in step)"
+    )
+    workers: Annotated[int, Field(ge=0)] = Field(0, description="processes that tokenise; 0: one a core")
+
+
+class Tokenizer(Section):
+    """How text becomes tokens."""
+
+    kind: Literal["bpe", "unigram", "word", "character", "byte"] = Field("bpe", description="the kind of tokens")
+    vocabulary: Count = Field(8_000, description="tokens at most, special ones included (byte: always 256 + 4)")
+    joint: bool = Field(True, description="one vocabulary for source and target")
+    lowercase: bool = Field(False, description="forget capitals")
+    sample: Count = Field(1_000_000, description="training pairs that the tokenizer is trained on, at most")
+    path: str | None = Field(None, description="an existing tokenizer.json or SentencePiece model to use instead")
+
+
+class Model(Section):
+    """The Transformer to train."""
+
+    family: Literal["transformer"] = Field("transformer", description="the family")
+    width: Count = Field(256, description="numbers in a token's vector")
+    heads: Count = Field(4, description="attention heads")
+    layers: Count = Field(3, description="encoder blocks")
+    decoder_layers: Count | None = Field(None, description="decoder blocks; missing: as many as the encoder's")
+    hidden: Count = Field(1024, description="numbers in the middle of a feed-forward part")
+    dropout: Fraction = Field(0.1, description="share of numbers dropped in training")
+    attention_dropout: Fraction = Field(0.0, description="share of attention weights dropped in training")
+    norm: Literal["pre", "post"] = Field("pre", description="where the norms stand")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = Field("relu", description="of the feed-forward parts")
+    tie_source: bool = Field(True, description="one embedding for source and target (a joint vocabulary only)")
+    tie_output: bool = Field(True, description="the head shares the target's embedding")
+
+
+class Train(Section):
+    """How the model learns."""
+
+    steps: Count = Field(10_000, description="optimiser steps")
+    batch_tokens: Count = Field(4_096, description="padded tokens in a batch at most, the longer side counted")
+    accumulate: Count = Field(1, description="batches in an optimiser step")
+    optimiser: Literal["adamw", "adam", "muon"] = Field(
+        "adamw", description="muon: Muon for matrices, AdamW for the rest"
+    )
+    lr: Annotated[float, Field(gt=0)] = Field(1e-3, description="the highest learning rate (of AdamW's part)")
+    muon_lr: Annotated[float, Field(gt=0)] = Field(0.02, description="the highest learning rate of Muon's part")
+    betas: tuple[Fraction, Fraction] = Field((0.9, 0.98), description="Adam's two decay rates")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="of matrices")
+    schedule: Literal["inverse-sqrt", "cosine", "linear", "constant", "wsd"] = Field(
+        "inverse-sqrt", description="how the rate falls after warm-up; wsd: stable, then decay"
+    )
+    warmup: Annotated[int, Field(ge=0)] = Field(400, description="steps in which the rate rises")
+    decay: Fraction = Field(0.2, description="the last share of the steps, in which wsd falls")
+    clip: Annotated[float, Field(ge=0)] = Field(1.0, description="the longest gradient; 0: any")
+    smoothing: Fraction = Field(0.1, description="label smoothing")
+    precision: Literal["float32", "bf16"] = Field("float32", description="of the forward pass")
+    compile: bool = Field(False, description="torch.compile the model")
+    ema: Fraction = Field(0.0, description="decay of the moving average of weights; 0: none")
+    average: Annotated[int, Field(ge=0)] = Field(0, description="average the last so many checkpoints at the end")
+    validate_every: Count = Field(500, description="steps between validations")
+    patience: Annotated[int, Field(ge=0)] = Field(
+        0, description="validations without progress before stopping; 0: never"
+    )
+    watch: Literal["loss", "bleu", "chrf", "exact"] = Field("loss", description="what progress is measured by")
+    save_every: Count = Field(500, description="steps between checkpoints")
+    keep: Count = Field(3, description="checkpoints kept, besides the best")
+    log_every: Count = Field(50, description="steps between lines in metrics.jsonl")
+    max_bad_steps: Count = Field(10, description="steps in a row with a non-finite loss before stopping")
+    seed: int = Field(0, description="weights, order and dropout")
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
+    strategy: Literal["ddp", "fsdp"] = Field("ddp", description="how many processes share the work, under torchrun")
+
+
+class Decode(Section):
+    """How outputs are searched for in validation and by default afterwards."""
+
+    beam: Count = Field(4, description="beam width; 1: greedy")
+    length_penalty: float = Field(1.0, description="the power of the length that log-probabilities are divided by")
+    max_length: Count = Field(200, description="tokens in an output at most")
+    batch: Count = Field(64, description="sentences decoded together")
+
+
+class Recipe(Section):
+    """A whole recipe."""
+
+    title: str = Field("", description="what this recipe makes, in a line")
+    source: Source
+    data: Data = Data()
+    tokenizer: Tokenizer = Tokenizer()
+    model: Model = Model()
+    train: Train = Train()
+    decode: Decode = Decode()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Recipe:
+        if self.model.width % self.model.heads:
+            raise ValueError(f"model.width {self.model.width} does not divide into model.heads {self.model.heads}")
+        if self.model.tie_source and not self.tokenizer.joint:
+            raise ValueError("model.tie_source needs tokenizer.joint: two vocabularies cannot share one embedding")
+        if self.data.max_tokens > self.train.batch_tokens:
+            raise ValueError("data.max_tokens is above train.batch_tokens: the longest pair would fit into no batch")
+        if self.data.valid + self.data.test >= 1:
+            raise ValueError("data.valid and data.test leave nothing to train on")
+        return self

@@ -1,0 +1,96 @@
+"""The recipes that ship, and how any recipe is read."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from glassformer.errors import RecipeError
+from glassformer.recipe import Recipe, Source
+
+
+def read_recipe(path: Path, changes: list[str] | None = None) -> Recipe:
+    """The recipe in a TOML file, with changes such as `train.lr=3e-4` made to it."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{path}: is not TOML: {error}") from None
+    for change in changes or ():
+        _change(table, change)
+    return make_recipe(table, str(path))
+
+
+def make_recipe(table: dict[str, Any], name: str = "recipe") -> Recipe:
+    """A recipe from nested dictionaries; `name` is what complaints call it."""
+    try:
+        return Recipe.model_validate(table)
+    except ValidationError as error:
+        raise RecipeError("\n".join(f"{name}: {_sentence(each)}" for each in error.errors())) from None
+
+
+def _change(table: dict[str, Any], change: str) -> None:
+    """Set one key of a table: `train.lr=3e-4`; the value is TOML, or else a string."""
+    key, equals, text = change.partition("=")
+    if not equals or not all(key.split(".")):
+        raise RecipeError(f"{change!r} is not of the form section.key=value, such as train.lr=3e-4")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *sections, last = key.strip().split(".")
+    for section in sections:
+        table = table.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise RecipeError(f"{key}: {section} is a value, not a section")
+    table[last] = value
+
+
+def _sentence(error: Any) -> str:
+    """One of pydantic's complaints, as a sentence that names the key, what was expected and the nearest right key."""
+    place = [str(part) for part in error["loc"]]
+    section = _section(place)
+    if len(place) > 1 and place[0] == "source" and place[1] in _kinds():
+        del place[1]  # pydantic names the kind; the file does not
+    key = ".".join(place) or "recipe"
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(place[-1], section.model_fields, n=1)
+        known = f"did you mean {near[0]}?" if near else f"the keys here are {', '.join(section.model_fields)}"
+        return f"{key} is not a key: {known}"
+    if error["type"] == "missing":
+        return f"{key} is missing: {section.model_fields[place[-1]].description}"
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        found = error["input"].get("kind", "nothing") if isinstance(error["input"], dict) else error["input"]
+        near = difflib.get_close_matches(str(found), _kinds(), n=1)
+        known = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(_kinds())}"
+        return f"source.kind is {found!r}: {known}"
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    return f"{key} is {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+def _section(place: list[str]) -> type[BaseModel]:
+    """The class of the table in which a key stands."""
+    if len(place) < 2 or place[0] not in Recipe.model_fields:
+        return Recipe
+    if place[0] == "source":
+        return _sources().get(place[1], Recipe)
+    annotation = Recipe.model_fields[place[0]].annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else Recipe
+
+
+def _sources() -> dict[str, type[BaseModel]]:
+    """The source classes by kind."""
+    classes = get_args(get_args(Source)[0])
+    return {kind: each for each in classes for kind in get_args(each.model_fields["kind"].annotation)}
+
+
+def _kinds() -> list[str]:
+    return list(_sources())
