@@ -27,7 +27,7 @@ from torch import Tensor
 
 from glassformer.decoding.limits import Limits, Prefix, Scorer
 from glassformer.decoding.protocol import Generator, Hypothesis, evaluating
-from glassformer.errors import ConfigurationError
+from glassformer.errors import ConfigurationError, InputError
 
 
 @dataclass
@@ -131,8 +131,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The `best` outputs of each sentence, best first, as found by `width` beams.
 
-    Outputs cut off at `max_length` compete like the others, with `finished=False`. `watch` is shown every expansion:
-    pass a `BeamTrees` to keep the whole search tree.
+    There are fewer where fewer exist. Outputs cut off at `max_length` compete like the others, with `finished=False`.
+    `watch` is shown every expansion: pass a `BeamTrees` to keep the whole search tree.
     """
     if width < 1:
         raise ConfigurationError(f"the beam width must be at least 1, not {width}")
@@ -173,6 +173,9 @@ def beam_search(
                 paths, sentences = paths.of(rows), [sentences[row] for row in open_rows]
             state.select(paths.parents, rows)
             tokens = paths.tokens[:, :, -1]  # (B, k)
+    for sentence, answer in enumerate(answers):
+        if not answer.hypotheses:
+            raise InputError(f"the model gives no output that sentence {sentence} may have a probability")
     return [answer.hypotheses for answer in answers]
 
 

@@ -74,11 +74,12 @@ class Scorer:
             self._check(logits.shape[-1])
         scores = logits.float().log_softmax(dim=-1)
         forced = [(row, token, scores[row, :, token].clone()) for row, token in self._forced(length, sentences)]
-        for token in self.limits.suppress:
-            scores[..., token] = -torch.inf
-        if length < self.limits.min_length:
-            scores[..., self.limits.end] = -torch.inf
+        banned = [*self.limits.suppress, *([self.limits.end] if length < self.limits.min_length else [])]
+        if banned:
+            scores.index_fill_(-1, torch.tensor(banned, device=scores.device), -torch.inf)
         for row, token, score in forced:
+            if not score.isfinite().all():
+                raise InputError(f"the model gives the prefix token {token} no probability: it cannot be forced")
             scores[row] = -torch.inf
             scores[row, :, token] = score
         return scores

@@ -50,12 +50,12 @@ class Hypothesis:
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Dropout off while decoding; the model goes back to training afterwards if it was."""
-    training = isinstance(model, nn.Module) and model.training
-    if training:
-        model.eval()
+    """Dropout off while decoding; the parts that were in training go back to it afterwards."""
+    parts = [part for part in model.modules() if part.training] if isinstance(model, nn.Module) else []
+    for part in parts:
+        part.training = False
     try:
         yield
     finally:
-        if training:
-            model.train()
+        for part in parts:
+            part.training = True

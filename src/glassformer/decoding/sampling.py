@@ -5,6 +5,7 @@ B sentences, V vocabulary
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -22,6 +23,8 @@ class Sampler:
     top_p         only the fewest tokens that together have probability p (of what top_k left)
     min_p         only tokens with at least p times the probability of the likeliest
     seed          one number a sentence; a single number s gives sentence i the seed s + i
+
+    A sampler goes on with its random numbers from call to call: to repeat an output, make a new one.
     """
 
     def __init__(
@@ -32,7 +35,7 @@ class Sampler:
         min_p: float | None = None,
         seed: int | Sequence[int] = 0,
     ) -> None:
-        if not temperature > 0:
+        if not 0 < temperature < math.inf:
             raise ConfigurationError(
                 f"temperature must be above 0, not {temperature}: for no randomness use greedy decoding"
             )
@@ -48,7 +51,7 @@ class Sampler:
     def __call__(self, scores: Tensor, sentences: Sequence[int]) -> Tensor:
         """Log-probabilities (B, V) of these sentences to one drawn token each, (B)."""
         probabilities, tokens = self.likely(scores)  # (B, N) each
-        cumulative = probabilities.double().cumsum(dim=-1)
+        cumulative = probabilities.cumsum(dim=-1)
         draws = torch.tensor(
             [self._draw(sentence) for sentence in sentences], dtype=torch.float64, device=scores.device
         )
@@ -59,9 +62,9 @@ class Sampler:
     def likely(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens that may be drawn, likeliest first, and their probabilities (0 for those left out), (B, N)."""
         count = scores.shape[-1] if self.top_k is None else min(self.top_k, scores.shape[-1])
-        kept, tokens = (scores / self.temperature).topk(count, dim=-1)
-        probabilities = kept.softmax(dim=-1)
-        if self.top_p is not None:
+        kept, tokens = scores.topk(count, dim=-1)
+        probabilities = ((kept - kept[:, :1]).double() / self.temperature).softmax(dim=-1)
+        if self.top_p is not None and self.top_p < 1:
             before = probabilities.cumsum(dim=-1) - probabilities
             probabilities = probabilities.masked_fill(before >= self.top_p, 0.0)
         if self.min_p is not None:

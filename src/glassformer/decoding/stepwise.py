@@ -5,6 +5,7 @@ B sentences, V vocabulary
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor
 from glassformer.decoding.limits import Limits, Prefix, Scorer
 from glassformer.decoding.protocol import Generator, Hypothesis, evaluating
 from glassformer.decoding.sampling import Sampler
+from glassformer.errors import InputError
 
 Choose = Callable[[Tensor, Sequence[int]], Tensor]  # log-probabilities (B, V) of some sentences to tokens (B)
 
@@ -39,7 +41,8 @@ def stream(
 ) -> Iterator[Written]:
     """Yield each token as soon as it is chosen, sentence after sentence, step after step.
 
-    `choose` is `most_likely` or a `Sampler`. A sentence that reaches its end leaves the batch.
+    `choose` is `most_likely` or a `Sampler`. A sentence that reaches its end leaves the batch. Until the stream ends or
+    is closed, the model is in evaluation mode.
     """
     with evaluating(model):
         state = model.start(*inputs)
@@ -52,6 +55,8 @@ def stream(
             chosen = choose(scores, sentences)  # (B)
             written = chosen.tolist()
             for event in zip(sentences, written, scores.gather(1, chosen[:, None])[:, 0].tolist(), strict=True):
+                if not math.isfinite(event[2]):
+                    raise InputError(f"the model gives no token that may follow in sentence {event[0]} a probability")
                 yield Written(*event)
             going = [row for row, token in enumerate(written) if token != limits.end]
             if not going:

@@ -43,8 +43,11 @@ class BeamTree:
 
     def path(self, node: Node) -> list[int]:
         """The tokens from the start to a node."""
-        before = self.path(self.nodes[node.parent]) if node.parent >= 0 else []
-        return [*before, node.token]
+        tokens = [node.token]
+        while node.parent >= 0:
+            node = self.nodes[node.parent]
+            tokens.append(node.token)
+        return tokens[::-1]
 
 
 class BeamTrees:

@@ -16,7 +16,7 @@ from glassformer.parts.norms import PostNorm, PreNorm
 
 @torch.no_grad()
 def initialise(stack: nn.Module) -> None:
-    """Set the matrices and biases of a stack (an encoder or a decoder); its embedding has set itself."""
+    """Set the matrices and biases of a stack (an encoder or a decoder); embeddings and heads have set themselves."""
     branches = [module.part for module in stack.modules() if isinstance(module, PreNorm | PostNorm)]
     for branch in branches:
         for name, module in branch.named_modules():

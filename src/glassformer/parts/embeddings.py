@@ -66,3 +66,6 @@ class Head(nn.Linear):
     def __init__(self, width: int, vocabulary: int, bias: bool = False) -> None:
         check_positive(width=width, vocabulary=vocabulary)
         super().__init__(width, vocabulary, bias=bias)
+        nn.init.xavier_uniform_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)

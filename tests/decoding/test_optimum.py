@@ -1,0 +1,105 @@
+"""Beam search against brute force: wide enough, it finds the very best outputs; and it never stops too early."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.decoding import Generator, Hypothesis, Limits, beam_search
+from glassformer.decoding.beam import Answers
+from glassformer.parts import pad
+
+from .helpers import END, START, Recurrent, batches, brute_force, penalties, seeds, sentences, talker
+
+# Wide enough to keep all there is: four candidates for each of 3³ beginnings, 36 in the last step but one.
+WORDS, WIDTH, ENOUGH = [2, 3, 4], 36, 40
+LIMITS = Limits(START, END, max_length=4, suppress=[token for token in range(ENOUGH) if token not in {END, *WORDS}])
+
+
+def outputs(hypotheses: list[Hypothesis]) -> list[list[int]]:
+    return [[*one.tokens, END] if one.finished else one.tokens for one in hypotheses]
+
+
+def assert_best(model: Generator, sentence: list[int], limits: Limits, best: int, alpha: float) -> None:
+    found = beam_search(model, *pad([sentence]), limits=limits, width=WIDTH, best=best, length_penalty=alpha)[0]
+    expected = brute_force(model, sentence, WORDS, limits, alpha)[:best]
+    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
+    gaps = [one[0] - other[0] for one, other in pairwise(expected)]
+    if all(gap > 1e-5 for gap in gaps):  # no near-ties, whose order rounding may choose
+        assert outputs(found) == [output for _, output in expected]
+
+
+@settings(max_examples=40)
+@given(seeds, sentences, penalties, st.sampled_from([-2.0, 0.0, 3.0]), st.sampled_from([1, 2, 10, WIDTH]))
+def test_a_wide_beam_finds_the_best_outputs_there_are_in_order(
+    seed: int, sentence: list[int], alpha: float, end_bias: float, best: int
+) -> None:
+    model = talker(seed, vocabulary=ENOUGH, end_bias=end_bias)
+    assert_best(model, sentence, LIMITS, best, alpha)
+
+
+@settings(max_examples=20)
+@given(seeds, sentences, penalties, st.integers(1, 4))
+def test_it_does_so_with_a_least_length(seed: int, sentence: list[int], alpha: float, least: int) -> None:
+    limits = Limits(START, END, max_length=4, min_length=least, suppress=LIMITS.suppress)
+    assert_best(talker(seed, vocabulary=ENOUGH), sentence, limits, 5, alpha)
+
+
+@settings(max_examples=20)
+@given(seeds, sentences, penalties, st.sampled_from([1, 5]))
+def test_it_does_so_for_a_recurrent_network(seed: int, sentence: list[int], alpha: float, best: int) -> None:
+    torch.manual_seed(seed)
+    assert_best(Recurrent(ENOUGH), sentence, LIMITS, best, alpha)
+
+
+def only_at_a_dead_end(answers: Answers, log_probability: float, length: int) -> bool:
+    """A sentence is never settled while any beam can go on."""
+    return log_probability == float("-inf")
+
+
+@settings(max_examples=60)
+@given(seeds, batches, st.integers(1, 5), st.data(), penalties, st.sampled_from([(0.7, 3.0), (0.7, 6.0), (2.0, 10.0)]))
+def test_stopping_early_never_changes_the_answer(
+    seed: int, batch: list[list[int]], width: int, data: st.DataObject, alpha: float, nature: tuple[float, float]
+) -> None:
+    best = data.draw(st.integers(1, width))
+    model = talker(seed, loud=nature[0], end_bias=nature[1])
+
+    def search() -> list[list[Hypothesis]]:
+        limits = Limits(START, END, max_length=9)
+        return beam_search(model, *pad(batch), limits=limits, width=width, best=best, length_penalty=alpha)
+
+    stopped = search()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Answers, "settled", only_at_a_dead_end)
+        exhaustive = search()
+    assert [outputs(hypotheses) for hypotheses in stopped] == [outputs(hypotheses) for hypotheses in exhaustive]
+
+
+@pytest.mark.parametrize(
+    ("alpha", "bound"),
+    [
+        (0.0, -1.0),  # a beam only falls
+        (1.0, -3.5),  # -1 / 2 tokens = -3.5 / 7: the longest output allowed
+        (-1.0, -2 / 3),  # -1 * 2 tokens = -2/3 * 3: the next length
+    ],
+)
+def test_a_sentence_is_settled_where_no_beam_can_overtake_and_not_before(alpha: float, bound: float) -> None:
+    answers = Answers(1, Limits(START, END, max_length=7), alpha)
+    answers.add([2, END], [-0.5, -0.5], -1.0)
+    assert answers.settled(bound - 1e-6, 2)
+    assert not answers.settled(bound + 1e-6, 2)
+
+
+def test_nothing_is_settled_before_all_outputs_that_were_asked_for_are_there() -> None:
+    answers = Answers(2, Limits(START, END, max_length=7), 0.0)
+    answers.add([2, END], [-0.5, -0.5], -1.0)
+    assert not answers.settled(-100.0, 2)
+    answers.add([3, END], [-1.0, -1.0], -2.0)
+    assert answers.settled(-2.0, 2)
+    assert not answers.settled(-1.9, 2)
+    assert answers.settled(float("-inf"), 2)
