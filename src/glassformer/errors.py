@@ -18,3 +18,23 @@ class InputError(GlassformerError, ValueError):
 
 class RecipeError(ConfigurationError):
     """A recipe with a key, a value or a file that cannot be."""
+
+
+class TrainingError(GlassformerError, RuntimeError):
+    """Work that was well asked for and failed: a loss that is no number, a full disk, a damaged checkpoint."""
+
+
+class Stopped(GlassformerError):
+    """Training was asked to stop by a signal, saved its state, and did."""
+
+    def __init__(self, signal: int, step: int) -> None:
+        super().__init__(f"stopped by signal {signal} after step {step}; the state is saved: resume to go on")
+        self.signal, self.step = signal, step
+
+
+class DataError(InputError):
+    """Examples that cannot be had: a file that is missing or damaged, a bad row in strict mode, a source that is away."""
+
+
+class RunError(InputError):
+    """A run folder that is not there, not finished or damaged."""

@@ -60,7 +60,7 @@ class FolderSource(Section):
 
 
 class PoSource(Files):
-    """A gettext catalogue: msgid to msgstr. Needs the extra `memories`."""
+    """A gettext catalogue: msgid to msgstr."""
 
     kind: Literal["po"]
 
@@ -78,6 +78,7 @@ class HuggingFaceSource(Section):
     kind: Literal["huggingface"]
     name: str = Field(description="the dataset's name, such as wmt14")
     subset: str | None = Field(None, description="its configuration, such as de-en")
+    revision: str | None = Field(None, description="a commit or tag of the dataset, to have the same data always")
     fields: tuple[str, str] = Field(description="source and target, such as translation.en and translation.de")
 
 
@@ -96,9 +97,15 @@ class DatesSource(Section):
     locales: tuple[str, ...] = Field(
         ("en_US", "en_GB", "it", "fr", "de", "es", "pt", "nl", "hi", "ta"), description="languages, as Babel names them"
     )
-    first_year: int = Field(1950, description="the earliest year")
-    last_year: int = Field(2049, description="the latest year")
+    first_year: Annotated[int, Field(ge=1, le=9999)] = Field(1950, description="the earliest year")
+    last_year: Annotated[int, Field(ge=1, le=9999)] = Field(2049, description="the latest year")
     seed: int = Field(0, description="which dates are drawn")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> DatesSource:
+        if self.first_year > self.last_year:
+            raise ValueError(f"source.first_year {self.first_year} is after source.last_year {self.last_year}")
+        return self
 
 
 class ToySource(Section):
@@ -200,6 +207,7 @@ class Train(Section):
     ema: Fraction = Field(0.0, description="decay of the moving average of weights; 0: none")
     average: Annotated[int, Field(ge=0)] = Field(0, description="average the last so many checkpoints at the end")
     validate_every: Count = Field(500, description="steps between validations")
+    validate_sentences: Count = Field(500, description="validation pairs that are also decoded and scored, at most")
     patience: Annotated[int, Field(ge=0)] = Field(
         0, description="validations without progress before stopping; 0: never"
     )
@@ -239,8 +247,10 @@ class Recipe(Section):
             raise ValueError(f"model.width {self.model.width} does not divide into model.heads {self.model.heads}")
         if self.model.tie_source and not self.tokenizer.joint:
             raise ValueError("model.tie_source needs tokenizer.joint: two vocabularies cannot share one embedding")
-        if self.data.max_tokens > self.train.batch_tokens:
-            raise ValueError("data.max_tokens is above train.batch_tokens: the longest pair would fit into no batch")
+        if self.data.max_tokens >= self.train.batch_tokens:
+            raise ValueError(
+                "data.max_tokens must be below train.batch_tokens: the longest pair and its end would fit into no batch"
+            )
         if self.data.valid + self.data.test >= 1:
             raise ValueError("data.valid and data.test leave nothing to train on")
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
@@ -94,3 +95,64 @@ def _sources() -> dict[str, type[BaseModel]]:
 
 def _kinds() -> list[str]:
     return list(_sources())
+
+
+def bundled() -> dict[str, Path]:
+    """The recipes that ship with Glassformer, by name."""
+    return {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe: a path, or the name of one that ships."""
+    path, known = Path(name), bundled()
+    if path.is_file():
+        return path
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"those that ship are {', '.join(known)}"
+    raise RecipeError(f"{name}: there is no such file, and no recipe of this name ships: {hint}")
+
+
+def anchored(recipe: Recipe, base: Path) -> Recipe:
+    """The recipe with its paths made absolute, so that it can be read from anywhere on this machine."""
+
+    def absolute(path: Any) -> Any:
+        if isinstance(path, tuple):
+            return tuple(absolute(each) for each in path)
+        return None if path is None else str((base / path).resolve())
+
+    keys = {"train", "valid", "test", "path"} & type(recipe.source).model_fields.keys()
+    source = recipe.source.model_copy(update={key: absolute(getattr(recipe.source, key)) for key in keys})
+    tokenizer = recipe.tokenizer.model_copy(update={"path": absolute(recipe.tokenizer.path)})
+    return recipe.model_copy(update={"source": source, "tokenizer": tokenizer})
+
+
+def to_toml(recipe: Recipe, comments: bool = False) -> str:
+    """A recipe as TOML, all its keys spelled out; with comments, each with its meaning."""
+    lines = [f"title = {_value(recipe.title)}"] if recipe.title or comments else []
+    for name in Recipe.model_fields:
+        if name != "title":
+            lines += ["", *_table(name, getattr(recipe, name), comments)]
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _table(name: str, section: BaseModel, comments: bool) -> list[str]:
+    """A section as lines of TOML."""
+    lines = [f"# {(type(section).__doc__ or '').strip()}"] if comments else []
+    lines.append(f"[{name}]")
+    for key, field in type(section).model_fields.items():
+        value = getattr(section, key)
+        note = f"  # {field.description}" if comments and field.description else ""
+        if value is not None:
+            lines.append(f"{key} = {_value(value)}{note}")
+        elif comments:
+            lines.append(f"# {key} ={note.replace('  #', '')}")
+    return lines
+
+
+def _value(value: Any) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(_value(each) for each in value)}]"
+    return json.dumps(value, ensure_ascii=False)  # strings, numbers and booleans are written alike

@@ -1,0 +1,6 @@
+"""`python -m glassformer` is `glassformer`."""
+
+from glassformer.cli import main
+
+if __name__ == "__main__":
+    main()

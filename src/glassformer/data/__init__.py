@@ -1,0 +1,23 @@
+"""Data: from a source of pairs to batches of tokens."""
+
+from glassformer.data.batches import Batch, Batches
+from glassformer.data.cleaning import normalise
+from glassformer.data.preparing import Prepared, prepare
+from glassformer.data.reading import Progress
+from glassformer.data.report import Pair, Report
+from glassformer.data.sources import own_splits, read_pairs
+from glassformer.data.store import TokenPairs
+
+__all__ = [
+    "Batch",
+    "Batches",
+    "Pair",
+    "Prepared",
+    "Progress",
+    "Report",
+    "TokenPairs",
+    "normalise",
+    "own_splits",
+    "prepare",
+    "read_pairs",
+]

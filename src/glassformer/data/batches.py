@@ -1,0 +1,161 @@
+"""Batches: pairs of like length together, so that little is computed for nothing, in an order that can be continued.
+
+B pairs in a batch, S source length, T target length, N pairs in all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glassformer.data.planning import Plan, make_plan
+from glassformer.data.store import TokenPairs
+from glassformer.errors import ConfigurationError, InputError
+from glassformer.text import Tokenizer
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs to learn from together. The decoder reads `target_in` and should write `target_out`, one token ahead."""
+
+    source: Tensor  # (B, S)
+    source_mask: Tensor  # (B, S), True where there is a token
+    target_in: Tensor  # (B, T), the start and the target's tokens
+    target_out: Tensor  # (B, T), the target's tokens and the end
+    target_mask: Tensor  # (B, T)
+    rows: Tensor  # (B), which pairs these are
+    source_tokens: int  # without padding
+    target_tokens: int  # without padding, the end counted
+
+    @property
+    def padding(self) -> float:
+        """The share of places, of both sides, that hold no token."""
+        places = self.source.numel() + self.target_out.numel()
+        return 1 - (self.source_tokens + self.target_tokens) / places
+
+    def _each(self, change: Any) -> Batch:
+        tensors = {name: change(value) if isinstance(value, Tensor) else value for name, value in vars(self).items()}
+        return Batch(**tensors)
+
+    def pin(self) -> Batch:
+        """The same in page-locked memory, from which copies to a GPU need not be waited for."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def to(self, device: torch.device | str, non_blocking: bool = True) -> Batch:
+        """The same on a device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+
+def collate(pairs: TokenPairs, rows: NDArray[Any], source_pad: int, target: Tokenizer) -> Batch:
+    """A batch of some rows, gathered from the flat file at once."""
+    rows = rows.astype(np.int64)
+    lengths = pairs.lengths[rows].astype(np.int64)  # (B, 2)
+    starts = pairs.starts[rows]  # (B)
+    source, source_mask = _gather(pairs.flat, starts, lengths[:, 0], source_pad, 0)  # (B, S)
+    tokens, _ = _gather(pairs.flat, starts + lengths[:, 0], lengths[:, 1], target.pad, 1)  # (B, T), the last place free
+    places = np.arange(tokens.shape[1])
+    target_in = np.concatenate((np.full((len(rows), 1), target.start), tokens[:, :-1]), axis=1)  # (B, T)
+    target_out = np.where(places == lengths[:, 1:], target.end, tokens)  # (B, T)
+    return Batch(
+        source=torch.from_numpy(source),
+        source_mask=torch.from_numpy(source_mask),
+        target_in=torch.from_numpy(target_in),
+        target_out=torch.from_numpy(target_out),
+        target_mask=torch.from_numpy(places <= lengths[:, 1:]),
+        rows=torch.from_numpy(rows),
+        source_tokens=int(lengths[:, 0].sum()),
+        target_tokens=int(lengths[:, 1].sum()) + len(rows),
+    )
+
+
+def _gather(
+    flat: NDArray[Any], starts: NDArray[np.int64], lengths: NDArray[np.int64], pad: int, more: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Stretches of a flat array as padded rows with `more` places at the end, and which places are filled."""
+    places = np.arange(int(lengths.max()) + more)
+    mask = places < lengths[:, None]
+    index = np.minimum(starts[:, None] + places, len(flat) - 1)
+    return np.where(mask, flat[index].astype(np.int64), pad), mask
+
+
+class Batches:
+    """All pairs, epoch after epoch, in batches of at most `batch_tokens` places on the longer side.
+
+    Iterating gives the batches of the current epoch that are left. `epoch` and `position` say which batch comes next,
+    counted over all ranks: a rank takes every `ranks`-th batch, and all take equally many. Where batches do not divide
+    by ranks, the last ones of an epoch are cut into smaller ones. Without `shuffle`, pairs come sorted by length.
+    """
+
+    def __init__(
+        self,
+        pairs: TokenPairs,
+        batch_tokens: int,
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+        seed: int,
+        shuffle: bool = True,
+        rank: int = 0,
+        ranks: int = 1,
+    ) -> None:
+        if not 0 <= rank < ranks:
+            raise ConfigurationError(f"rank {rank} is not among the ranks 0 to {ranks - 1}")
+        if not len(pairs):
+            raise InputError("there are no pairs to make batches of")
+        self.pairs, self.batch_tokens, self.seed, self.shuffle = pairs, batch_tokens, seed, shuffle
+        self.rank, self.ranks = rank, ranks
+        self.epoch = self.position = 0
+        self._source_pad, self._target = source_tokenizer.pad, target_tokenizer
+        self._planned: tuple[int, Plan] | None = None
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """The number of batches in the current epoch, over all ranks; it differs a little between epochs."""
+        return len(self._plan())
+
+    def __iter__(self) -> Iterator[Batch]:
+        plan, first = self._plan(), self.position
+        groups = -(-(len(plan) - first) // self.ranks)
+        for group in range(groups):
+            at = first + group * self.ranks
+            rows = self._rows(plan, at)
+            batch = collate(self.pairs, rows, self._source_pad, self._target)
+            if group + 1 < groups:
+                self.position = at + self.ranks
+            else:
+                self.epoch, self.position = self.epoch + 1, 0
+            yield batch
+
+    def _rows(self, plan: Plan, at: int) -> NDArray[np.int32]:
+        """The rank's rows of the group of batches that starts at a position."""
+        left = len(plan) - at
+        if left >= self.ranks:
+            return plan.rows(at + self.rank)
+        tail = plan.order[plan.cuts[at] :]  # fewer batches than ranks: all get a share of their rows
+        mine = tail[self.rank :: self.ranks]
+        return mine if len(mine) else tail[:1]
+
+    def _plan(self) -> Plan:
+        if self._planned is None or self._planned[0] != self.epoch:
+            self._planned = None  # the old plan goes before the new one comes
+            self._planned = (self.epoch, make_plan(self.pairs, self.batch_tokens, self.seed, self.epoch, self.shuffle))
+        return self._planned[1]
+
+    def state_dict(self) -> dict[str, int]:
+        """Where it stands: plain numbers, good for any number of ranks."""
+        return {"epoch": self.epoch, "position": self.position, "seed": self.seed}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Continue with the batch that comes next in a state."""
+        self.epoch, self.position, self.seed = state["epoch"], state["position"], state["seed"]
+        self._planned = None
+        if not 0 <= self.position < self.batches_per_epoch:
+            raise InputError(
+                f"position {self.position} is beyond the {self.batches_per_epoch} batches of epoch {self.epoch}: "
+                "the data or train.batch_tokens have changed since"
+            )

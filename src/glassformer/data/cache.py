@@ -1,0 +1,137 @@
+"""The cache: a prepared corpus is a folder, named by what it was made of, with a list of its files and checksums."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import zlib
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from glassformer.data.sources import own_files
+from glassformer.errors import DataError
+from glassformer.recipe import DatesSource, Recipe
+
+FORMAT = 1  # changes whenever the same recipe and files would give another corpus
+CONTENTS = "contents.json"
+UNFINISHED = ".making-"
+DIGESTS = "digests.json"
+LARGE = 1 << 26  # bytes above which a file's digest is remembered by its time and size
+OLD = 86_400  # seconds after which an unfinished folder is taken to be abandoned
+
+
+def fingerprint(recipe: Recipe, base: Path, cache: Path) -> str:
+    """The name of the corpus that this recipe makes of the files as they are now."""
+    paths = own_files(recipe.source, base)
+    versions = {"format": FORMAT, "tokenizers": tokenizers.__version__}
+    if recipe.tokenizer.path is not None:
+        paths.append(base / recipe.tokenizer.path)
+    if isinstance(recipe.source, DatesSource):
+        import babel
+
+        versions["babel"] = babel.__version__
+    made_of = {
+        "source": recipe.source.model_dump(mode="json"),
+        "data": recipe.data.model_dump(mode="json", exclude={"workers"}),
+        "tokenizer": recipe.tokenizer.model_dump(mode="json"),
+        "files": [_digest(path, cache) for path in paths],
+        "versions": versions,
+    }
+    text = json.dumps(made_of, sort_keys=True)
+    return f"{recipe.source.kind}-{blake2b(text.encode(), digest_size=12).hexdigest()}"
+
+
+def _digest(path: Path, cache: Path) -> str:
+    """The digest of a file's bytes; a large file that has not been touched since is not read again."""
+    try:
+        facts = path.stat()
+        stamp = [facts.st_size, facts.st_mtime_ns]
+        known = _digests(cache) if facts.st_size > LARGE else {}
+        if known.get(str(path.resolve()), [None])[0] == stamp:
+            return str(known[str(path.resolve())][1])
+        digest = blake2b(digest_size=16)
+        with path.open("rb") as file:
+            while block := file.read(1 << 22):
+                digest.update(block)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if facts.st_size > LARGE:
+        known[str(path.resolve())] = [stamp, digest.hexdigest()]
+        cache.mkdir(parents=True, exist_ok=True)
+        _write(cache / DIGESTS, known)
+    return digest.hexdigest()
+
+
+def _digests(cache: Path) -> dict[str, Any]:
+    try:
+        known = json.loads((cache / DIGESTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _write(path: Path, values: dict[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(values, file, indent=1, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def seal(folder: Path, values: dict[str, Any]) -> None:
+    """Write the list of a folder's files, with sizes, checksums and some values of one's own."""
+    files = {}
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        files[path.name] = [path.stat().st_size, _checksum(path)]
+    _write(folder / CONTENTS, {**values, "files": files})
+
+
+def check(folder: Path) -> dict[str, Any] | None:
+    """The values that a folder was sealed with; None if it is not there, or a file of it is missing or damaged."""
+    try:
+        contents = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
+        for name, (size, checksum) in contents["files"].items():
+            if (folder / name).stat().st_size != size or _checksum(folder / name) != checksum:
+                return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return dict(contents)
+
+
+def publish(making: Path, folder: Path) -> None:
+    """Give a finished folder its name. A damaged one of that name goes; one that another process finished stays."""
+    if folder.exists():
+        if check(folder) is not None:
+            return
+        folder.rename(making.parent / "damaged")
+    try:
+        making.rename(folder)
+    except OSError:
+        if check(folder) is None:
+            raise
+
+
+def sweep(cache: Path) -> None:
+    """Remove what killed processes left unfinished a day ago or earlier."""
+    for path in cache.glob(f"{UNFINISHED}*"):
+        try:
+            if time.time() - path.stat().st_mtime > OLD:
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def _checksum(path: Path) -> int:
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            value = zlib.crc32(block, value)
+    return value

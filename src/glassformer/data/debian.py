@@ -1,0 +1,125 @@
+"""Debian: package descriptions and their translations, fetched by apt into a folder of our own, without root.
+
+The Debian Description Translation Project keeps them in files called Translation-en, Translation-it and so on; a
+description and its translations have the same Description-md5.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from glassformer.data.files import Row, lines
+from glassformer.errors import DataError
+
+MOST_WORDS = 40
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^\W\d_a-zà-ÿ])")  # before a capital letter
+ADDRESS = re.compile(r"https?://|www\.|ftp://")
+OPTIONS = """
+#clear Acquire::Languages;
+Acquire::Languages {{ "en"; "{language}"; }};
+Acquire::GzipIndexes "false";
+Acquire::IndexTargets::deb::Packages::DefaultEnabled "false";
+Acquire::IndexTargets::deb-src::Sources::DefaultEnabled "false";
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+Dir::State "{folder}/state";
+Dir::State::status "{folder}/status";
+Dir::Cache "{folder}/cache";
+"""
+
+
+def files(language: str) -> tuple[Path, ...]:
+    """The Translation files of English and a language; fetched once, then kept in the user's cache folder."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer" / f"debian-{language}"
+    if not folder.is_dir():
+        _fetch(language, folder)
+    found = sorted(folder.glob("*Translation-*"))
+    if {path.name.rpartition("-")[2] for path in found} != {"en", language}:
+        raise DataError(f"{folder}: lacks descriptions in English and {language!r}: remove it to fetch them again")
+    return tuple(found)
+
+
+def _fetch(language: str, folder: Path) -> None:
+    """Have apt download the Translation files, from wherever this machine gets its packages."""
+    if shutil.which("apt-get") is None:
+        raise DataError("source.kind debian needs apt-get, which Debian and Ubuntu machines have and this one has not")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".making-", dir=folder.parent) as name:
+        making = Path(name)
+        for each in ("state/lists/partial", "cache/archives/partial", "found"):
+            (making / each).mkdir(parents=True)
+        making.chmod(0o755)  # apt downloads as a user of its own where it runs as root
+        (making / "status").touch()
+        (making / "options").write_text(OPTIONS.format(language=language, folder=making), encoding="utf-8")
+        command = ["apt-get", "-c", str(making / "options"), "update"]
+        try:
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)  # noqa: S603
+            complaint = ended.stderr
+        except subprocess.TimeoutExpired:
+            complaint = "it took more than ten minutes"
+        for path in (making / "state/lists").glob("*_i18n_Translation-*"):
+            path.rename(making / "found" / path.name)
+        there = {path.name.rpartition("-")[2] for path in (making / "found").iterdir()}
+        if there != {"en", language}:
+            reason = (complaint.strip().splitlines() or ["this machine's package sources have none"])[-1]
+            raise DataError(f"apt brought no package descriptions in English and {language!r}: {reason}")
+        (making / "found").rename(folder)
+
+
+def rows(language: str) -> Iterator[Row]:
+    """Synopses, paragraphs and, where both sides have equally many, sentences of descriptions."""
+    paths = files(language)
+    english: dict[str, str] = {}
+    for path in paths:
+        if path.name.endswith("-en"):
+            english.update((key, text) for key, text, _ in _descriptions(path))
+    for path in paths:
+        if not path.name.endswith("-en"):
+            for key, text, place in _descriptions(path):
+                if key in english:
+                    yield from ((*pair, place) for pair in aligned(english[key], text))
+
+
+def _descriptions(path: Path) -> Iterator[tuple[str, str, str]]:
+    """The Description-md5, the description and the place of each package in a Translation file."""
+    key, text, start = "", list[str](), 0
+    for number, raw in enumerate(lines(path), 1):
+        line = raw.decode("utf-8", errors="replace")
+        if line.startswith("Description-md5: "):
+            key, start = line.removeprefix("Description-md5: "), number
+        elif line.startswith("Description-"):
+            text = [line.partition(": ")[2]]
+        elif line.startswith(" "):
+            text.append(line)
+        elif not line and text:
+            yield key, "\n".join(text), f"{path.name}:{start}"
+            text = []
+    if text:
+        yield key, "\n".join(text), f"{path.name}:{start}"
+
+
+def aligned(english: str, other: str) -> Iterator[tuple[str, str]]:
+    """The pairs in a description and its translation: of 1 to 40 words, without addresses."""
+    sides = [_paragraphs(text) for text in (english, other)]
+    if len(sides[0]) != len(sides[1]):
+        sides = [side[:1] for side in sides]  # the synopses at least
+    for left, right in zip(*sides, strict=True):
+        sentences = [SENTENCE_END.split(text) for text in (left, right)]
+        if len(sentences[0]) != len(sentences[1]):
+            sentences = [[left], [right]]
+        for pair in zip(*sentences, strict=True):
+            if all(1 <= len(text.split()) <= MOST_WORDS and not ADDRESS.search(text) for text in pair):
+                yield pair
+
+
+def _paragraphs(text: str) -> list[str]:
+    """The synopsis, then the paragraphs of a description: they are parted by lines that hold a full stop only."""
+    synopsis, _, body = text.partition("\n")
+    parts = re.split(r"^ \.$", body, flags=re.MULTILINE)
+    return [synopsis, *(" ".join(part.split()) for part in parts if part.strip())]

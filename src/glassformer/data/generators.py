@@ -1,0 +1,100 @@
+"""Examples made here: dates in many languages, and letters to copy, reverse or sort. They need no file and no network.
+
+What is held out is decided by a hash of the calendar day, or of the letters, so that it never occurs in training.
+"""
+
+from __future__ import annotations
+
+import difflib
+import random
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from glassformer.data.cleaning import content_hash
+from glassformer.data.files import Row
+from glassformer.errors import DataError
+from glassformer.recipe import DatesSource, ToySource
+
+if TYPE_CHECKING:
+    from babel.core import Locale
+    from babel.dates import DateTimePattern
+
+HELD_OUT = 1_000  # pairs in valid and in test each
+SHARE = 1 / 20  # of the days, or of the strings, for valid and for test each
+PATIENCE = 200  # draws for a pair before the source is taken to be exhausted
+
+
+def split_of(text: str, seed: int) -> str:
+    """Where a day or a string belongs: train, valid or test."""
+    place = content_hash(text, seed) / 2**64
+    return "test" if place < SHARE else "valid" if place < 2 * SHARE else "train"
+
+
+def dates(source: DatesSource, split: str) -> Iterator[Row]:
+    """Dates as people write them, to ISO 8601: "सोमवार, 5 अगस्त 2013" to "2013-08-05"."""
+    styles = [style for locale in source.locales for style in _styles(locale)]
+    first, last = date(source.first_year, 1, 1), date(source.last_year, 12, 31)
+    every = (first + timedelta(days) for days in range((last - first).days + 1))
+    days = [day for day in every if split_of(day.isoformat(), source.seed) == split]
+
+    def draw(dice: random.Random) -> tuple[str, str]:
+        day = dice.choice(days)
+        return dice.choice(styles)(day), day.isoformat()
+
+    return _drawn(draw, f"dates {split}", source.count if split == "train" else HELD_OUT, source.seed, bool(days))
+
+
+def _styles(name: str) -> list[Callable[[date], str]]:
+    """The ways in which a language writes a date: medium, medium with the weekday, long, full."""
+    from babel.core import Locale, UnknownLocaleError
+    from babel.dates import get_date_format, parse_pattern
+    from babel.localedata import locale_identifiers
+
+    try:
+        locale = Locale.parse(name)
+    except (UnknownLocaleError, ValueError):
+        near = difflib.get_close_matches(name, locale_identifiers(), n=1)
+        known = f": did you mean {near[0]}?" if near else ""
+        raise DataError(f"source.locales holds {name!r}, which Babel does not know{known}") from None
+    patterns = [get_date_format(style, locale) for style in ("medium", "long", "full")]
+    if "yMMMEd" in locale.datetime_skeletons:
+        patterns.append(parse_pattern(locale.datetime_skeletons["yMMMEd"]))
+    return [partial(_written, pattern, locale) for pattern in patterns]
+
+
+def _written(pattern: DateTimePattern, locale: Locale, day: date) -> str:
+    return str(pattern.apply(day, locale))
+
+
+def toys(source: ToySource, split: str) -> Iterator[Row]:
+    """Random letters, and the same copied, reversed or sorted."""
+    letters = "abcdefghijklmnopqrstuvwxyz"[: source.symbols]
+    change: dict[str, Callable[[list[str]], list[str]]] = {
+        "copy": list,
+        "reverse": lambda drawn: drawn[::-1],
+        "sort": sorted,
+    }
+
+    def draw(dice: random.Random) -> tuple[str, str]:
+        while True:
+            drawn = dice.choices(letters, k=dice.randint(1, source.length))
+            if split_of("".join(drawn), source.seed) == split:
+                return " ".join(drawn), " ".join(change[source.kind](drawn))
+
+    found = any(split_of(letter, source.seed) == split for letter in letters) or source.length > 3
+    return _drawn(draw, f"{source.kind} {split}", source.count if split == "train" else HELD_OUT, source.seed, found)
+
+
+def _drawn(
+    draw: Callable[[random.Random], tuple[str, str]], name: str, count: int, seed: int, possible: bool
+) -> Iterator[Row]:
+    """So many different pairs, or as many as there are."""
+    dice, seen, misses = random.Random(f"{name} {seed}"), set[tuple[str, str]](), 0
+    while possible and len(seen) < count and misses < PATIENCE:
+        pair = draw(dice)
+        misses = misses + 1 if pair in seen else 0
+        if pair not in seen:
+            seen.add(pair)
+            yield *pair, f"{name}:{len(seen)}"

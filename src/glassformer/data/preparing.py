@@ -1,0 +1,143 @@
+"""Preparing: from a recipe's source to tokens on disk, once; the next time, they are found by what they were made of.
+
+Reading, cleaning and splitting come first and leave texts in a temporary folder; the tokenizer learns from a sample of
+them; then all texts are tokenised. Only when everything is written does the folder get its name.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from glassformer.data import cache as caches
+from glassformer.data.reading import Progress, read_all
+from glassformer.data.report import Report
+from glassformer.data.sources import SPLITS, Split
+from glassformer.data.store import Place, TokenPairs, read_texts, write_starts
+from glassformer.data.tokenising import WORTHWHILE, Job, tokenise
+from glassformer.errors import DataError
+from glassformer.recipe import Recipe
+from glassformer.text import Tokenizer
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A corpus that is ready to be learned from. With a joint vocabulary, both tokenizers are the same object."""
+
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    splits: dict[str, TokenPairs]
+    report: Report
+
+
+def prepare(recipe: Recipe, base: Path, cache: Path, progress: Progress | None = None) -> Prepared:
+    """The recipe's corpus, from the cache if it is there, else made and put there.
+
+    `base` is the folder that the recipe's paths start from; `progress` hears the stage, how many pairs are done, and
+    of how many if that is known.
+    """
+    folder = cache / caches.fingerprint(recipe, base, cache)
+    prepared = _open(folder)
+    if prepared is not None:
+        return prepared
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        caches.sweep(cache)
+        with tempfile.TemporaryDirectory(prefix=caches.UNFINISHED, dir=cache, ignore_cleanup_errors=True) as name:
+            making = Path(name) / "corpus"
+            making.mkdir()
+            _make(recipe, base, making, progress or (lambda stage, done, total: None))
+            caches.publish(making, folder)
+    except OSError as error:
+        raise DataError(f"{cache}: the prepared data cannot be written: {error.strerror or error}") from None
+    prepared = _open(folder)
+    if prepared is None:
+        raise DataError(f"{folder}: was written but cannot be read back: the disk may be damaged")
+    return prepared
+
+
+def _open(folder: Path) -> Prepared | None:
+    """The corpus in a folder; None if it is not there or not whole."""
+    contents = caches.check(folder)
+    if contents is None:
+        return None
+    source = Tokenizer.load(folder / "source.json")
+    target = Tokenizer.load(folder / "target.json") if (folder / "target.json").exists() else source
+    splits: dict[str, TokenPairs] = {split: TokenPairs(folder, split, contents["dtype"]) for split in SPLITS}
+    return Prepared(source, target, splits, Report.from_dict(contents["report"]))
+
+
+def _make(recipe: Recipe, base: Path, folder: Path, progress: Progress) -> None:
+    report = Report()
+    blocks = read_all(recipe, base, folder, report, progress)
+    if len(blocks["train"]) < 2:
+        raise DataError("the source leaves no pair to train on: " + "; ".join(report.lines()))
+    tokenizers = _tokenizers(recipe, base, folder, blocks["train"], progress)
+    dtype = "uint16" if max(tokenizer.size for tokenizer in tokenizers) <= 2**16 else "uint32"
+    for split in SPLITS:
+        _tokenise(recipe, folder, split, blocks[split], tokenizers, dtype, report, progress)
+        write_starts(folder, split)
+        report.kept[split] = (folder / f"{split}.starts").stat().st_size // 8
+    if not report.kept["train"]:
+        raise DataError("the source leaves no pair to train on: " + "; ".join(report.lines()))
+    for ending in ("text", "sizes"):
+        (folder / f"train.{ending}").unlink()
+    caches.seal(folder, {"dtype": dtype, "report": report.to_dict()})
+
+
+def _tokenizers(
+    recipe: Recipe, base: Path, folder: Path, blocks: list[Place], progress: Progress
+) -> tuple[Tokenizer, Tokenizer]:
+    """The tokenizers of source and target, trained or loaded, and saved."""
+    section, total = recipe.tokenizer, blocks[-1][0]
+    progress("tokenizer", 0, None)
+    if section.path is not None:
+        source = target = Tokenizer.load(base / section.path)
+    else:
+        step = max(1, -(-total // section.sample))
+
+        def texts(sides: tuple[int, ...]) -> Iterator[str]:
+            for first, last in pairwise(blocks):
+                both = read_texts(folder, "train", first, last)
+                for side in sides:
+                    yield from both[side][-first[0] % step :: step]
+
+        source = target = Tokenizer.train(texts((0, 1) if section.joint else (0,)), section)
+        if not section.joint:
+            target = Tokenizer.train(texts((1,)), section)
+    source.save(folder / "source.json")
+    if target is not source:
+        target.save(folder / "target.json")
+    return source, target
+
+
+def _tokenise(
+    recipe: Recipe,
+    folder: Path,
+    split: Split,
+    blocks: list[Place],
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    dtype: str,
+    report: Report,
+    progress: Progress,
+) -> None:
+    """Tokenise a split. Held-out pairs that are too long are truncated for the model, whatever becomes of others."""
+    data, total = recipe.data, blocks[-1][0]
+    count = 1 if total < WORTHWHILE else min(data.workers or os.cpu_count() or 1, len(blocks) - 1)
+    cuts = [(len(blocks) - 1) * i // count for i in range(count + 1)]
+    long = data.long if split == "train" else "truncate"
+    jobs = [
+        Job(str(folder), split, i, blocks[cuts[i] : cuts[i + 1] + 1], dtype, data.max_tokens, long, split != "train")
+        for i in range(count)
+    ]
+    counts = tokenise(jobs, tokenizers, lambda done: progress(f"tokenising {split}", done, total))
+    for name, kind in (("truncate", "truncated"), ("split", "split")):
+        if counts[name]:
+            report.changed[kind] += counts[name]
+    for name, reason in (("drop", "too many tokens"), ("empty", "no tokens")):
+        if counts[name]:
+            report.dropped[reason] += counts[name]

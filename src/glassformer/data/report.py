@@ -1,0 +1,74 @@
+"""The report: what was read, what was wrong with it, what was dropped, and what is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from glassformer.errors import DataError
+
+EXAMPLES = 10  # bad rows that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A source, its target, and the place where they stand: `train.tsv:12`."""
+
+    source: str
+    target: str
+    place: str
+
+
+@dataclass
+class Report:
+    """What became of the rows of a source, in counts; the first bad rows with their places."""
+
+    read: int = 0
+    bad: Counter[str] = field(default_factory=Counter)  # what was wrong: how often
+    examples: list[str] = field(default_factory=list)  # "train.tsv:12: 1 column, 2 expected"
+    dropped: Counter[str] = field(default_factory=Counter)  # the filter: how many pairs
+    changed: Counter[str] = field(default_factory=Counter)  # truncated, split: how many pairs
+    shared: Counter[str] = field(default_factory=Counter)  # valid, test: training pairs with a source of theirs
+    kept: Counter[str] = field(default_factory=Counter)  # the split: how many pairs
+
+    def add_bad(self, kind: str, place: str, what: str, strict: bool) -> None:
+        """Count a bad row; in strict mode, stop."""
+        if strict:
+            raise DataError(f"{place}: {what} (data.strict is on)")
+        self.read += 1
+        self.bad[kind] += 1
+        if len(self.examples) < EXAMPLES:
+            self.examples.append(f"{place}: {what}")
+
+    def lines(self) -> list[str]:
+        """The report for people."""
+        lines = [f"{self.read:,} rows read"]
+        if self.bad:
+            lines.append(f"{self.bad.total():,} bad rows: {_counts(self.bad)}")
+            lines += [f"  {example}" for example in self.examples]
+            if self.bad.total() > len(self.examples):
+                lines.append(f"  … and {self.bad.total() - len(self.examples):,} more")
+        if self.dropped:
+            lines.append(f"{self.dropped.total():,} dropped: {_counts(self.dropped)}")
+        if self.changed:
+            lines.append(f"too long: {_counts(self.changed)}")
+        for split, count in self.shared.items():
+            lines.append(f"{count:,} training pairs have a source that {split} has too")
+        lines.append(f"kept: {_counts(self.kept)}")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report in plain values, for JSON."""
+        return {key: dict(value) if isinstance(value, Counter) else value for key, value in vars(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Report:
+        """The report that `to_dict` gave."""
+        counters = {key: Counter(value) for key, value in values.items() if isinstance(value, Mapping)}
+        return cls(**{**values, "examples": list(values["examples"]), **counters})
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "nothing"

@@ -1,0 +1,154 @@
+"""The run folder: what training writes and everything else reads. It moves freely between machines.
+
+recipe.toml                what was asked for, all defaults spelled out
+tokenizer.json             or source.tokenizer.json and target.tokenizer.json
+config.json                what the model is: family, numbers, vocabularies
+model.safetensors          its weights
+valid.jsonl, test.jsonl    the pairs that were kept out of training
+metrics.jsonl              every measurement of the training, one a line
+checkpoints/               to resume from
+log.txt, loss.png, environment.json, data.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from glassformer.data import TokenPairs
+from glassformer.errors import RunError
+from glassformer.models import EncoderDecoder
+from glassformer.recipe import Model, Recipe
+from glassformer.recipes import read_recipe, to_toml
+from glassformer.run.building import build
+from glassformer.text import Tokenizer
+from glassformer.training.checkpoints import load_weights, weights
+
+RECIPE, CONFIG, WEIGHTS, METRICS = "recipe.toml", "config.json", "model.safetensors", "metrics.jsonl"
+HELD_OUT = ("valid", "test")
+JOINT, SEPARATE = ("tokenizer.json",), ("source.tokenizer.json", "target.tokenizer.json")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file at once: under a temporary name, flushed, then renamed."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).chmod(0o644)
+    Path(file.name).replace(path)
+
+
+def write_setting(folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer) -> None:
+    """Write all of a run but its weights: recipe, tokenizers, model configuration, environment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / RECIPE, to_toml(recipe))
+    for name, tokenizer in zip(JOINT if source is target else SEPARATE, (source, target), strict=False):
+        tokenizer.save(folder / name)
+    config = {
+        "format": 1,
+        "model": recipe.model.model_dump(),
+        "source_vocabulary": source.size,
+        "target_vocabulary": target.size,
+    }
+    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+    write_text(folder / "environment.json", json.dumps(environment(), indent=2) + "\n")
+
+
+def write_weights(folder: Path, model: EncoderDecoder) -> None:
+    """Write the weights to use, at once."""
+    new = folder / f".{WEIGHTS}"
+    save_file({name: tensor.cpu().contiguous() for name, tensor in weights(model).items()}, new)
+    new.replace(folder / WEIGHTS)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """A run's config.json."""
+    if not folder.is_dir():
+        raise RunError(f"{folder}: there is no such run folder")
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        Model.model_validate(config["model"])
+        return {**config, "source_vocabulary": int(config["source_vocabulary"])}
+    except OSError as error:
+        raise RunError(f"{folder} is not a run folder: {CONFIG} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{folder / CONFIG} is damaged: {error}") from None
+
+
+def read_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    """A run's tokenizers, of source and target: one and the same where they share a vocabulary."""
+    if (folder / JOINT[0]).is_file():
+        joint = Tokenizer.load(folder / JOINT[0])
+        return joint, joint
+    source, target = (Tokenizer.load(folder / name) for name in SEPARATE)
+    return source, target
+
+
+def read_model(folder: Path) -> EncoderDecoder:
+    """A run's model with its weights, in evaluation mode."""
+    config = read_config(folder)
+    section = Model.model_validate(config["model"])
+    model = build(section, config["source_vocabulary"], config["target_vocabulary"])
+    path = folder / WEIGHTS
+    try:
+        load_weights(model, load_file(path))
+    except FileNotFoundError:
+        raise RunError(f"{folder} has no {WEIGHTS}: its training has not ended; go on with train --resume") from None
+    except SafetensorError as error:
+        raise RunError(f"{path} is damaged: {error}") from None
+    return model.eval()
+
+
+def write_pairs(folder: Path, split: str, pairs: TokenPairs) -> None:
+    """Write the texts of a split that was kept out of training."""
+    rows = (dict(zip(("source", "target"), pairs.texts(index), strict=True)) for index in range(len(pairs)))
+    write_text(folder / f"{split}.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def read_pairs(folder: Path, split: str) -> list[tuple[str, str]]:
+    """The texts of a split that was kept out of training."""
+    if split not in HELD_OUT:
+        raise RunError(f"a run keeps its {' and '.join(HELD_OUT)} pairs, not {split!r}")
+    path = folder / f"{split}.jsonl"
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        return [(row["source"], row["target"]) for row in rows]
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} is damaged: {error}") from None
+
+
+def read_run_recipe(folder: Path) -> Recipe:
+    """A run's recipe."""
+    return read_recipe(folder / RECIPE)
+
+
+def environment() -> dict[str, Any]:
+    """Facts about the machine and the libraries, for whoever wants to reproduce the run."""
+    packages = ("glassformer", "torch", "tokenizers", "safetensors", "numpy")
+    return {
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "packages": {name: _version(name) for name in packages},
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except ImportError:
+        return "unknown"

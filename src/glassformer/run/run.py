@@ -1,0 +1,193 @@
+"""A run in use: text in, text out.
+
+B sentences, S source length
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from glassformer.decoding import Hypothesis, Limits, Sampler, beam_search, greedy, most_likely, stream
+from glassformer.errors import InputError
+from glassformer.evaluation import Scores, score
+from glassformer.models import EncoderDecoder
+from glassformer.parts import pad
+from glassformer.recipe import Recipe
+from glassformer.run import folder as files
+from glassformer.text import Tokenizer
+from glassformer.training.devices import resolve
+
+Progress = Callable[[int, int], None]  # done, of how many
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One output: its text, the score it was ranked by, and its tokens."""
+
+    text: str
+    score: float
+    tokens: list[str]
+    ids: list[int] = field(default_factory=list)
+    log_probability: float = 0.0
+    finished: bool = True
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a run does on some pairs: the outputs, their scores, and the loss per target token."""
+
+    scores: Scores
+    loss: float
+    outputs: list[str]
+
+    @property
+    def perplexity(self) -> float:
+        """e to the loss: how many equally likely tokens the model hesitates between."""
+        return math.exp(min(self.loss, 700))
+
+
+class Run:
+    """A trained model with everything needed to use it: `run.translate(["5 May 2031"], beam=5)`."""
+
+    def __init__(
+        self, recipe: Recipe, model: EncoderDecoder, source: Tokenizer, target: Tokenizer, path: Path | None = None
+    ) -> None:
+        self.recipe, self.model, self.source, self.target, self.path = recipe, model, source, target, path
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "auto") -> Run:
+        """The run in a folder."""
+        path = Path(path)
+        files.read_config(path)
+        recipe, (source, target) = files.read_run_recipe(path), files.read_tokenizers(path)
+        return cls(recipe, files.read_model(path).to(resolve(device)), source, target, path)
+
+    def pairs(self, split: str = "test") -> list[tuple[str, str]]:
+        """The pairs that were kept out of its training: "valid" or "test"."""
+        if self.path is None:
+            raise InputError("this run has no folder to read its pairs from")
+        pairs = files.read_pairs(self.path, split)
+        if not pairs:
+            raise InputError(f"{self.path} has no {split} pairs: name a file of your own")
+        return pairs
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def translate(
+        self, texts: Sequence[str], beam: int | None = None, progress: Progress | None = None
+    ) -> list[Translation]:
+        """The best output for each text, in their order."""
+        return [best for best, *_ in self.search(texts, beam=beam, progress=progress)]
+
+    def search(
+        self,
+        texts: Sequence[str],
+        beam: int | None = None,
+        best: int = 1,
+        length_penalty: float | None = None,
+        batch: int | None = None,
+        progress: Progress | None = None,
+    ) -> list[list[Translation]]:
+        """The `best` outputs for each text, best first, in the order of the texts. What is not said is the recipe's."""
+        if isinstance(texts, str):
+            raise InputError("translate takes a list of texts: put the text into brackets")
+        decode = self.recipe.decode
+        beam = decode.beam if beam is None else beam
+        size = decode.batch if batch is None else batch
+        tokens = [self.encode(text) for text in texts]
+        answers: list[list[Translation]] = [[Translation("", 0.0, [])] for _ in texts]
+        order = sorted((index for index, ids in enumerate(tokens) if ids), key=lambda index: -len(tokens[index]))
+        for first in range(0, len(order), size):
+            rows = order[first : first + size]
+            inputs = self._inputs([tokens[row] for row in rows])
+            if beam == 1 and best == 1:
+                found = [[each] for each in greedy(self.model, *inputs, limits=self.limits)]
+            else:
+                alpha = decode.length_penalty if length_penalty is None else length_penalty
+                found = beam_search(
+                    self.model, *inputs, limits=self.limits, width=beam, best=best, length_penalty=alpha
+                )
+            for row, hypotheses in zip(rows, found, strict=True):
+                answers[row] = [self._translation(each) for each in hypotheses]
+            if progress is not None:
+                progress(min(first + size, len(order)), len(order))
+        return answers
+
+    def stream(self, text: str, sampler: Sampler | None = None) -> Iterator[str]:
+        """The output for one text, piece by piece as it is written."""
+        ids = self.encode(text)
+        if not ids:
+            return
+        choose = most_likely if sampler is None else sampler
+        written: list[int] = []
+        shown = ""
+        for event in stream(self.model, *self._inputs([ids]), limits=self.limits, choose=choose):
+            written.append(event.token)
+            whole = self.target.decode(written)
+            if not whole.endswith("\ufffd"):  # a letter of which only some bytes are there yet
+                yield whole[len(shown) :]
+                shown = whole
+
+    def evaluate(
+        self, pairs: Sequence[tuple[str, str]], beam: int | None = None, progress: Progress | None = None
+    ) -> Evaluation:
+        """Translate the sources of some pairs, and compare with their targets."""
+        sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+        outputs = [each.text for each in self.translate(sources, beam=beam, progress=progress)]
+        return Evaluation(score(outputs, references), self.loss(pairs), outputs)
+
+    @torch.inference_mode()
+    def loss(self, pairs: Sequence[tuple[str, str]], size: int = 64) -> float:
+        """The mean of -log p over all target tokens, ends included, given the right tokens before each."""
+        encoded = [(ids, self.target.encode(target)) for source, target in pairs if (ids := self.encode(source))]
+        encoded.sort(key=lambda pair: len(pair[1]))
+        total, count = 0.0, 0
+        for first in range(0, len(encoded), size):
+            rows = encoded[first : first + size]
+            target, keep = pad([[self.target.start, *ids, self.target.end] for _, ids in rows], self.target.pad)
+            target, keep = target.to(self.device), keep.to(self.device)
+            logits = self.model(*self._teacher([ids for ids, _ in rows], target))
+            chosen = logits.float().log_softmax(dim=-1).gather(2, target[:, 1:, None])[..., 0]  # (B, T)
+            total -= float((chosen * keep[:, 1:]).sum())
+            count += int(keep[:, 1:].sum())
+        return total / max(count, 1)
+
+    @property
+    def limits(self) -> Limits:
+        """What outputs may look like."""
+        never = sorted({self.target.pad, self.target.start, self.target.unknown} - {self.target.end})
+        length = self.recipe.decode.max_length
+        return Limits(self.target.start, self.target.end, max_length=length, suppress=never)
+
+    def encode(self, text: str) -> list[int]:
+        """A source text as tokens, normalised as in training, cut off at the recipe's longest."""
+        from glassformer.data import normalise
+
+        return self.source.encode(normalise(text, self.recipe.data))[: self.recipe.data.max_tokens]
+
+    def _inputs(self, sources: list[list[int]]) -> tuple[Tensor, Tensor]:
+        tokens, keep = pad(sources, self.source.pad)
+        return tokens.to(self.device), keep.to(self.device)
+
+    def _teacher(self, sources: list[list[int]], target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        tokens, keep = self._inputs(sources)
+        return tokens, target[:, :-1], keep
+
+    def _translation(self, found: Hypothesis) -> Translation:
+        return Translation(
+            self.target.decode(found.tokens),
+            found.score,
+            self.target.tokens(found.tokens),
+            found.tokens,
+            found.log_probability,
+            found.finished,
+        )

@@ -1,0 +1,171 @@
+"""From a recipe to a run: prepare the data, train the model, write the folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import torch
+from torch import nn
+
+from glassformer.data import Batches, Prepared, TokenPairs, prepare
+from glassformer.errors import DataError, RunError, TrainingError
+from glassformer.models import EncoderDecoder
+from glassformer.recipe import Recipe
+from glassformer.recipes import anchored
+from glassformer.run import folder as files
+from glassformer.run.building import build
+from glassformer.run.run import Run
+from glassformer.training import Trainer
+from glassformer.training.distribution import Distribution, distribution
+
+DATA_REPORT = "data.json"
+
+
+class Listener(Protocol):
+    """Somebody who wants to know how it goes: a progress bar, a test, nobody."""
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        """Preparation has come so far."""
+        ...
+
+    def prepared(self, prepared: Prepared, model: EncoderDecoder) -> None:
+        """The data is ready, the model is built."""
+        ...
+
+    def tick(self, record: dict[str, Any]) -> None:
+        """A step was taken."""
+        ...
+
+    def log(self, record: dict[str, Any]) -> None:
+        """Something was measured."""
+        ...
+
+
+class Silence:
+    """A listener who does not care."""
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        """Nothing."""
+
+    def prepared(self, prepared: Prepared, model: EncoderDecoder) -> None:
+        """Nothing."""
+
+    def tick(self, record: dict[str, Any]) -> None:
+        """Nothing."""
+
+    def log(self, record: dict[str, Any]) -> None:
+        """Nothing."""
+
+
+def cache_folder() -> Path:
+    """Where prepared data is kept: $GLASSFORMER_CACHE, or the user's cache folder."""
+    chosen = os.environ.get("GLASSFORMER_CACHE")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "glassformer"
+
+
+def train(
+    recipe: Recipe,
+    out: Path,
+    base: Path | None = None,
+    resume: bool = False,
+    listener: Listener | None = None,
+) -> Run:
+    """Train what the recipe says into the folder `out`; `base` is where the recipe's paths start from."""
+    listener = Silence() if listener is None else listener
+    recipe = anchored(recipe, base or Path.cwd())
+    with distribution(recipe.train.device, recipe.train.strategy) as place:
+        if place.main:
+            _check_out(recipe, out, resume)
+        # Rank 0 prepares, so that the others find everything in the cache.
+        place.alone(lambda: prepare(recipe, Path.cwd(), cache_folder(), listener.stage))
+        prepared = prepare(recipe, Path.cwd(), cache_folder())
+        pairs = prepared.splits["train"]
+        if not len(pairs):
+            raise DataError(f"no pair is left to train on: {'; '.join(prepared.report.lines())}")
+        torch.manual_seed(recipe.train.seed)
+        model = build(recipe.model, prepared.source_tokenizer.size, prepared.target_tokenizer.size)
+        if place.main:
+            listener.prepared(prepared, model)
+            files.write_setting(out, recipe, prepared.source_tokenizer, prepared.target_tokenizer)
+            files.write_text(out / DATA_REPORT, json.dumps(prepared.report.to_dict(), indent=2) + "\n")
+            for split in files.HELD_OUT:
+                files.write_pairs(out, split, prepared.splits[split])
+        return _learn(recipe, out, prepared, model, place, resume, listener)
+
+
+def _learn(
+    recipe: Recipe,
+    out: Path,
+    prepared: Prepared,
+    model: EncoderDecoder,
+    place: Distribution,
+    resume: bool,
+    listener: Listener,
+) -> Run:
+    """The training itself, and the weights that come of it."""
+    source, target = prepared.source_tokenizer, prepared.target_tokenizer
+    options = recipe.train
+    batches = Batches(prepared.splits["train"], options.batch_tokens, source, target, options.seed)
+    run = Run(recipe, model, source, target, out)
+    valid = prepared.splits["valid"]
+    with ExitStack() as stack:
+        tell = _teller(out, resume, listener, stack) if place.main else None
+        validate = _validation(run, valid, options.validate_sentences) if len(valid) else None
+        trainer = Trainer(model, batches, options, out, validate, tell, place, listener.tick)
+        trainer.run(resume)
+    run.model = cast(EncoderDecoder, trainer.model).eval()
+    if place.main:
+        files.write_weights(out, run.model)
+    return run
+
+
+def _check_out(recipe: Recipe, out: Path, resume: bool) -> None:
+    """Refuse to train over another run, or to resume with another model."""
+    if not (out / files.CONFIG).exists():
+        if resume and not out.exists():
+            raise RunError(f"{out}: there is nothing to resume")
+        return
+    if not resume:
+        raise RunError(f"{out} already holds a run: resume it with --resume, or choose another folder with --out")
+    before = files.read_run_recipe(out)
+    for part in ("source", "data", "tokenizer", "model"):
+        if getattr(before, part) != getattr(recipe, part):
+            raise RunError(f"{out} was trained with another [{part}]: resume with its own recipe, {out / files.RECIPE}")
+
+
+def _teller(out: Path, resume: bool, listener: Listener, stack: ExitStack) -> Callable[[dict[str, Any]], None]:
+    """What writes each measurement to metrics.jsonl, and hands it on."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        file = stack.enter_context((out / files.METRICS).open("a" if resume else "w", encoding="utf-8"))
+    except OSError as error:
+        raise TrainingError(f"{out / files.METRICS} cannot be written: {error.strerror}") from None
+
+    def tell(record: dict[str, Any]) -> None:
+        file.write(json.dumps(record) + "\n")
+        file.flush()
+        listener.log(record)
+
+    return tell
+
+
+def _validation(run: Run, pairs: TokenPairs, most: int) -> Callable[[nn.Module], dict[str, float]]:
+    """Loss on all validation pairs; outputs of the first few, greedily, scored."""
+    texts = [pairs.texts(index) for index in range(len(pairs))]
+
+    def validate(model: nn.Module) -> dict[str, float]:
+        seen = Run(run.recipe, cast(EncoderDecoder, model), run.source, run.target)
+        loss = seen.loss(texts)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores = seen.evaluate(texts[:most], beam=1).scores
+        perplexity = float(torch.tensor(loss).exp())
+        return {"loss": loss, "perplexity": perplexity, "bleu": scores.bleu, "chrf": scores.chrf, "exact": scores.exact}
+
+    return validate

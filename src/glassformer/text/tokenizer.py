@@ -1,0 +1,173 @@
+"""The tokenizer: text to tokens and back, of our own making or from anybody's file."""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer as Engine
+
+from glassformer.errors import InputError
+from glassformer.recipe import Tokenizer as Section
+from glassformer.text import kinds, sentencepiece
+
+# What the four special tokens are called, here and elsewhere; the first name is given where there is none.
+NAMES = {
+    "pad": ("<pad>", "[PAD]", "<|pad|>", "<PAD>"),
+    "start": ("<start>", "<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>"),
+    "end": ("<end>", "</s>", "[SEP]", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
+    "unknown": ("<unk>", "[UNK]", "<|unk|>", "<UNK>"),
+}
+SPACE = "▁"  # how a space is shown in a token
+KNOWN_WORDS, KNOWN_LETTERS = 200_000, 32  # how many words, of what length, are remembered with their ids
+
+
+class Tokenizer:
+    """Text to token ids and back.
+
+    `pad`, `start`, `end` and `unknown` are the ids of the special tokens, `size` is the number of ids. Encoding adds no
+    special tokens, and text that spells one is only text.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        engine.no_truncation()
+        engine.no_padding()
+        vocabulary = engine.get_vocab(with_added_tokens=True)
+        named = {role: next((n for n in names if n in vocabulary), names[0]) for role, names in NAMES.items()}
+        engine.add_special_tokens(list(named.values()))
+        engine.encode_special_tokens = True  # "<end>" in a text is five letters
+        self._engine = engine
+        ids = {role: engine.token_to_id(name) for role, name in named.items()}
+        self.pad, self.start, self.end, self.unknown = (int(ids[role] or 0) for role in NAMES)
+        self.size = max(engine.get_vocab(with_added_tokens=True).values()) + 1
+        self._shown: dict[int, str] = {}
+        self._by_words = _cuts_at_spaces(engine)
+        self._known: dict[str, bytes] = {}  # ids of words, four bytes each
+
+    @classmethod
+    def train(cls, texts: Iterable[str], section: Section) -> Tokenizer:
+        """Learn a tokenizer of the section's kind from texts."""
+        return cls(kinds.train(texts, section))
+
+    @classmethod
+    def load(cls, path: Path) -> Tokenizer:
+        """The tokenizer in a `tokenizer.json`, ours or anybody's, or in a SentencePiece model."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        if not data.lstrip().startswith(b"{"):
+            return cls(sentencepiece.read(data, str(path)))
+        try:
+            return cls(Engine.from_str(data.decode("utf-8")))
+        except Exception as error:  # the library raises nothing narrower
+            raise InputError(f"{path}: is not a tokenizer.json that can be read: {error}") from None
+
+    def save(self, path: Path) -> None:
+        """Write a `tokenizer.json`, which `transformers` opens too; a file that was there is replaced at once."""
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(self.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def to_json(self) -> str:
+        """The contents of its `tokenizer.json`."""
+        return str(self._engine.to_str(pretty=True))
+
+    @classmethod
+    def from_json(cls, text: str) -> Tokenizer:
+        """The tokenizer that `to_json` wrote."""
+        return cls(Engine.from_str(text))
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text."""
+        return list(self._engine.encode(text, add_special_tokens=False).ids)
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        """The ids of each text."""
+        return [each.ids for each in self._engine.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def encode_flat(self, texts: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """The ids of many texts end to end, and how many are each text's: the quick way for a corpus.
+
+        Where the tokens of a text are those of its words, each word is encoded once and remembered.
+        """
+        pieces = [_words(text) for text in texts] if self._by_words else [[text] for text in texts]
+        different, known = set(chain.from_iterable(pieces)), self._known
+        found = {piece: known[piece] for piece in different if piece in known}
+        new = list(different - found.keys())
+        found.update((text, _packed(ids)) for text, ids in zip(new, self.encode_batch(new), strict=True))
+        if self._by_words and len(known) < KNOWN_WORDS:
+            known.update((piece, found[piece]) for piece in new if len(piece) <= KNOWN_LETTERS)
+        packed = [b"".join([found[piece] for piece in each]) for each in pieces]
+        lengths = np.fromiter(map(len, packed), np.int64, len(packed)) // 4
+        return np.frombuffer(b"".join(packed), np.uint32), lengths
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of some ids, without the special ones."""
+        return str(self._engine.decode([int(i) for i in ids], skip_special_tokens=True))
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Each token by itself, for people to read: a space is shown as ▁, bytes that are no letter as ⟨E0 A4⟩."""
+        return [self._show(int(i)) for i in ids]
+
+    def _show(self, token: int) -> str:
+        if token not in self._shown:
+            name = self._engine.id_to_token(token)
+            if name is None:
+                raise InputError(f"the id {token} is not among the tokenizer's ids 0 to {self.size - 1}")
+            plain = name if token in (self.pad, self.start, self.end, self.unknown) else self._spelt(name)
+            self._shown[token] = plain.replace(" ", SPACE).replace("\n", "⏎").replace("\t", "⇥")
+        return self._shown[token]
+
+    def _spelt(self, name: str) -> str:
+        """A token's name with its letters for bytes turned into the bytes' text, if it has such letters."""
+        if not self._made_of_bytes or any(letter not in BYTES for letter in name):
+            return name
+        data = bytes(BYTES[letter] for letter in name)
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            return f"⟨{data.hex(' ').upper()}⟩"
+
+    @property
+    def _made_of_bytes(self) -> bool:
+        return "ByteLevel" in str(type(self._engine.decoder).__name__)
+
+
+BYTES = {letter: byte for byte, letter in enumerate(kinds.byte_letters())}
+
+
+def _packed(ids: list[int]) -> bytes:
+    return array("I", ids).tobytes()
+
+
+def _words(text: str) -> list[str]:
+    """A text cut before each space; whole, if it has other spaces than single ones between words."""
+    words = text.split(" ")
+    if len(words) < 2 or words != text.split():
+        return [text]
+    return [words[0], *[f" {word}" for word in words[1:]]]
+
+
+def _cuts_at_spaces(engine: Engine) -> bool:
+    """Whether a text's tokens are those of its words, each with the space before it."""
+    state = json.loads(engine.to_str())
+    cutter = state["pre_tokenizer"] or {}
+    ordinary = [token for token in state["added_tokens"] if not token["special"]]
+    if ordinary or (state["normalizer"] or {"type": "Lowercase"})["type"] != "Lowercase":
+        return False
+    if cutter.get("type") == "ByteLevel":
+        return bool(cutter["use_regex"]) and not cutter["add_prefix_space"]
+    return bool(cutter.get("type") == "Split" and cutter["pattern"] == {"Regex": kinds.WORD_PATTERN})

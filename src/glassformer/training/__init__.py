@@ -1,0 +1,20 @@
+"""Training: the loop, its loss, optimisers, schedules, checkpoints and distribution."""
+
+from glassformer.training.checkpoints import Checkpoint, Checkpoints, load_weights, weights
+from glassformer.training.devices import resolve
+from glassformer.training.distribution import Distribution, distribution
+from glassformer.training.loop import Outcome, Trainer
+from glassformer.training.loss import sequence_loss
+
+__all__ = [
+    "Checkpoint",
+    "Checkpoints",
+    "Distribution",
+    "Outcome",
+    "Trainer",
+    "distribution",
+    "load_weights",
+    "resolve",
+    "sequence_loss",
+    "weights",
+]

@@ -1,0 +1,208 @@
+"""Optimisers: from gradients to better weights.
+
+adam    Adam as in the paper: β = (0.9, 0.98), ε = 1e-9, no weight decay
+adamw   Adam with decoupled weight decay, on matrices only
+muon    Muon for the matrices inside the blocks, AdamW for embeddings, head, norms and biases
+
+A step is told by what to divide the gradients (tokens and clipping in one number) and whether they are bad (not
+finite): then it changes nothing, neither weights nor averages. Both are tensors, so that no accelerator is waited for.
+
+M matrices of one shape, R rows, C columns, R ≤ C
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import TrainingError
+from glassformer.parts.embeddings import Head
+from glassformer.recipe import Train
+from glassformer.training.distribution import local, sharded, whole
+
+Named = dict[str, nn.Parameter]
+
+
+class Optimiser:
+    """AdamW or Adam for some parameters, Muon for others, behind one `step`."""
+
+    def __init__(self, adam: Adam, muon: Muon | None = None) -> None:
+        self.adam, self.muon = adam, muon
+
+    def step(self, share: float, divisor: Tensor, bad: Tensor) -> None:
+        """One update, at this share of the highest rates; gradients are divided by `divisor`, and used up."""
+        self.adam.step(share, divisor, bad)
+        if self.muon is not None:
+            self.muon.step(share, divisor, bad)
+
+    def state(self) -> dict[str, Tensor]:
+        """All averages by parameter and kind, such as `encoder.norm.weight/mean`."""
+        return self.adam.state() | ({} if self.muon is None else self.muon.state())
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` returned."""
+        self.adam.load(state)
+        if self.muon is not None:
+            self.muon.load(state)
+
+
+class Adam:
+    """m ← β₁ m + (1 - β₁) G      v ← β₂ v + (1 - β₂) G²      W ← (1 - lr λ) W - lr m̂ / (√v̂ + ε).
+
+    m̂ and v̂ are m and v over 1 - βᵗ, so that they do not lean to the 0 they began with. PyTorch's fused kernel does it
+    all in one pass, division and skipping included. (Its `torch.optim` wrapper takes seconds to import.)
+    """
+
+    def __init__(
+        self, named: Named, lr: float, betas: tuple[float, float], epsilon: float = 1e-8, weight_decay: float = 0.0
+    ) -> None:
+        self.named, self.lr, self.betas, self.epsilon, self.weight_decay = named, lr, betas, epsilon, weight_decay
+        self.means = {name: torch.zeros_like(parameter) for name, parameter in named.items()}
+        self.squares = {name: torch.zeros_like(parameter) for name, parameter in named.items()}
+        self.time = torch.zeros((), device=next(iter(named.values())).device)
+
+    @torch.no_grad()
+    def step(self, share: float, divisor: Tensor, bad: Tensor) -> None:
+        """One update; see Optimiser."""
+        self.time += ~bad
+        for matrices in (True, False):
+            names = [name for name, own in self.named.items() if (own.dim() > 1) == matrices and own.grad is not None]
+            if names:
+                torch._fused_adamw_(
+                    [local(self.named[name]) for name in names],
+                    [local(_gradient(self.named[name])) for name in names],
+                    [local(self.means[name]) for name in names],
+                    [local(self.squares[name]) for name in names],
+                    [],
+                    [self.time] * len(names),
+                    amsgrad=False,
+                    lr=self.lr * share,
+                    beta1=self.betas[0],
+                    beta2=self.betas[1],
+                    weight_decay=self.weight_decay if matrices else 0.0,
+                    eps=self.epsilon,
+                    maximize=False,
+                    grad_scale=divisor,
+                    found_inf=bad.float(),
+                )
+
+    def state(self) -> dict[str, Tensor]:
+        """The averages; see Optimiser."""
+        means = {f"{name}/mean": tensor for name, tensor in self.means.items()}
+        return means | {f"{name}/square": tensor for name, tensor in self.squares.items()} | {"time": self.time}
+
+    @torch.no_grad()
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from these averages; see Optimiser."""
+        for key, own in self.state().items():
+            own.copy_(sharded(_find(state, key), own))
+
+
+class Muon:
+    """Momentum, made orthogonal: every direction of a matrix moves by the same length.
+
+        M ← μ M + G      O ← orthogonal(G + μ M)      W ← (1 - lr λ) W - lr √max(1, out / in) O
+
+    (Keller Jordan, 2024; the rate that suits it, 0.02, is another than AdamW's.) Matrices of one shape are stacked, a
+    wide one with the transpose of a tall one, and made orthogonal together: at small sizes that is what makes it fast.
+    """
+
+    def __init__(self, named: Named, lr: float, weight_decay: float = 0.0, momentum: float = 0.95) -> None:
+        self.lr, self.weight_decay, self.decay = lr, weight_decay, momentum
+        self.stacks: list[Named] = []
+        for shape in sorted({tuple(sorted(parameter.shape)) for parameter in named.values()}):
+            self.stacks.append({name: own for name, own in named.items() if tuple(sorted(own.shape)) == shape})
+        self.momenta = [  # whole, also where the parameters are sharded
+            torch.stack([torch.zeros_like(_lying(whole(parameter))) for parameter in stack.values()])
+            for stack in self.stacks
+        ]
+
+    @torch.no_grad()
+    def step(self, share: float, divisor: Tensor, bad: Tensor) -> None:
+        """One update; see Optimiser."""
+        good = ~bad
+        move, shrink = good * (-self.lr * share), 1 - good * (self.lr * share * self.weight_decay)
+        keep = torch.where(bad, 1.0, self.decay)
+        for stack, momentum in zip(self.stacks, self.momenta, strict=True):
+            parameters: list[Tensor] = list(stack.values())
+            gradient = torch.stack([_lying(whole(_gradient(parameter))) for parameter in parameters])  # (M, R, C)
+            gradient = torch.where(bad, 0.0, gradient / divisor)
+            momentum.mul_(keep).add_(gradient)
+            moves = orthogonal(gradient.add_(momentum, alpha=self.decay)).mul_(move)  # (M, R, C)
+            updates = [
+                sharded(_like(parameter, one) * math.sqrt(max(1, parameter.shape[0] / parameter.shape[1])), parameter)
+                for parameter, one in zip(parameters, moves, strict=True)
+            ]
+            if self.weight_decay:
+                torch._foreach_mul_(parameters, shrink)
+            torch._foreach_add_(parameters, updates)
+
+    def state(self) -> dict[str, Tensor]:
+        """The momenta; see Optimiser."""
+        return {
+            f"{name}/momentum": _like(parameter, momentum)
+            for stack, momenta in zip(self.stacks, self.momenta, strict=True)
+            for (name, parameter), momentum in zip(stack.items(), momenta, strict=True)
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from these momenta; see Optimiser."""
+        for stack, momenta in zip(self.stacks, self.momenta, strict=True):
+            for name, momentum in zip(stack, momenta, strict=True):
+                momentum.copy_(_lying(_find(state, f"{name}/momentum")))
+
+
+def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
+    """Matrices (M, R, C) with singular values near 1 and the same singular vectors, by Newton and Schulz's iteration.
+
+    X ← aX + (bA + cA²) X with A = X Xᵀ, whose numbers make small singular values grow fastest: after five rounds all
+    lie between about 0.7 and 1.2, which serves as well as 1.
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    x = matrices.bfloat16() if matrices.is_cuda else matrices
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
+    for _ in range(rounds):
+        gram = x @ x.mT  # (M, R, R)
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)  # (M, R, C)
+    return x.to(matrices.dtype)
+
+
+def optimiser(model: nn.Module, options: Train) -> Optimiser:
+    """The optimiser that a recipe asks for, over all parameters of a model that learn."""
+    named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if options.optimiser == "adam":
+        return Optimiser(Adam(named, options.lr, options.betas, 1e-9))
+    if options.optimiser == "adamw":
+        return Optimiser(Adam(named, options.lr, options.betas, weight_decay=options.weight_decay))
+    linears = {
+        id(module.weight)
+        for module in model.modules()
+        if isinstance(module, nn.Linear) and not isinstance(module, Head)
+    }
+    inner = {name: parameter for name, parameter in named.items() if id(parameter) in linears}
+    outer = {name: parameter for name, parameter in named.items() if name not in inner}
+    adamw = Adam(outer, options.lr, options.betas, weight_decay=options.weight_decay)
+    return Optimiser(adamw, Muon(inner, options.muon_lr, options.weight_decay))
+
+
+def _find(state: Mapping[str, Tensor], key: str) -> Tensor:
+    if key not in state:
+        raise TrainingError(f"the saved optimiser holds no {key}: it was another optimiser, or another model")
+    return state[key]
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+
+def _lying(matrix: Tensor) -> Tensor:
+    """A matrix with at least as many columns as rows: itself, or its transpose."""
+    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+
+
+def _like(parameter: Tensor, lying: Tensor) -> Tensor:
+    """A lying matrix the way its parameter stands."""
+    return lying if parameter.shape[0] <= parameter.shape[1] else lying.T

@@ -1,0 +1,95 @@
+"""What training asks of the data, and of those who watch it: nothing here knows where examples come from.
+
+B batch, S source length, T target length
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+Validate = Callable[[nn.Module], dict[str, float]]
+Log = Callable[[dict[str, Any]], None]
+
+
+class Batch(Protocol):
+    """Sentences to learn from together: what is read, what the decoder reads, and what it should say."""
+
+    @property
+    def source(self) -> Tensor:
+        """Source tokens (B, S)."""
+        ...
+
+    @property
+    def source_mask(self) -> Tensor:
+        """True where a source token is real, (B, S)."""
+        ...
+
+    @property
+    def target_in(self) -> Tensor:
+        """What the decoder reads (B, T): a start token, then the target."""
+        ...
+
+    @property
+    def target_out(self) -> Tensor:
+        """What it should say after each (B, T): the target, then an end token."""
+        ...
+
+    @property
+    def target_mask(self) -> Tensor:
+        """True where `target_out` is real, (B, T)."""
+        ...
+
+    @property
+    def source_tokens(self) -> int:
+        """How many source tokens are real."""
+        ...
+
+    @property
+    def target_tokens(self) -> int:
+        """How many target tokens are real: the number of True in `target_mask`."""
+        ...
+
+    @property
+    def padding(self) -> float:
+        """The share of the tokens that is not real."""
+        ...
+
+    def pin(self) -> Batch:
+        """The same batch in page-locked memory, from which a GPU copies by itself."""
+        ...
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device, without waiting for it."""
+        ...
+
+
+class Batches(Protocol):
+    """Batches without end, an epoch at a time, from a place that can be saved.
+
+    Iterating yields the rest of the epoch; then the epoch has advanced. A batch counts as done (in `position` and
+    `state_dict`) from the moment it is handed out.
+    """
+
+    @property
+    def epoch(self) -> int:
+        """How often the data has been gone through."""
+        ...
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many batches make an epoch."""
+        ...
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place in the data, as JSON can hold it."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from that place."""
+        ...

@@ -1,0 +1,109 @@
+"""Several processes train as one: DDP and FSDP2, over gloo."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.training import Checkpoints, Trainer
+from tests.training.helpers import FakeBatches, model, options
+from tests.training.test_resume import ROOT
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without distribution")
+
+Both = tuple[Path, list[tuple[int, str]]]
+WAYS = [("ddp", "adamw"), ("ddp", "muon"), ("fsdp", "adamw"), ("fsdp", "muon")]
+WISH: dict[str, Any] = {"dropout": 0.0, "ema": 0.9, "lr": 3e-3, "clip": 0.5, "validate_every": 3}
+
+
+def launch(wishes: list[dict[str, Any]]) -> list[tuple[int, str]]:
+    """Train in two processes, with torchrun's environment but without its start-up: exit codes and outputs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tests.training.worker", json.dumps(wishes)]
+    where = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    processes = [
+        subprocess.Popen(  # noqa: S603
+            command,
+            env=where | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        texts = [process.communicate(timeout=100)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, text) for process, text in zip(processes, texts, strict=True)]
+
+
+def alone(folder: Path, **wish: Any) -> None:
+    """The same by one process, which takes in a step what two would."""
+    wish = WISH | wish
+    made = Trainer(model(wish.pop("dropout")), FakeBatches(), options(**wish), folder, lambda _: {"loss": 1.0})
+    made.run(resume=True)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, str]]]:
+    """All that two processes do in these tests, one after the other: to start them takes longer than to train."""
+    top, wishes = tmp_path_factory.mktemp("ranks"), []
+    for strategy, kind in WAYS:  # from nothing, and from where one process has left off
+        alone(top / f"{strategy}-{kind}-one-two", optimiser=kind, steps=4, accumulate=4)
+        for name, steps in (("two-one", 4), ("one-two", 8)):
+            folder = str(top / f"{strategy}-{kind}-{name}")
+            some = {"folder": folder, "resume": True, "steps": steps, "accumulate": 2}
+            wishes.append(WISH | some | {"optimiser": kind, "strategy": strategy})
+    wishes.append({"folder": str(top / "stopped"), "steps": 50, "validate_every": 3, "stop": True})
+    (top / "unwritable").mkdir()
+    (top / "unwritable" / "checkpoints").write_text("a file where a folder should be")
+    wishes.append({"folder": str(top / "unwritable"), "steps": 4})
+    wishes.append({"folder": str(top / "failed"), "fail": 1})
+    return top, launch(wishes)
+
+
+@pytest.mark.parametrize(("strategy", "kind"), WAYS)
+def test_two_processes_train_as_one_and_hand_over_to_each_other(both: Both, strategy: str, kind: str) -> None:
+    folders = both[0]
+    alone(folders / f"{strategy}-{kind}-two-one", optimiser=kind, steps=8, accumulate=4)
+    alone(folders / f"{strategy}-{kind}", optimiser=kind, steps=8, accumulate=4)
+    expected = Checkpoints(folders / f"{strategy}-{kind}").at(8)
+    for name in ("two-one", "one-two"):
+        found = Checkpoints(folders / f"{strategy}-{kind}-{name}").at(8)
+        assert found.state()["batches"] == expected.state()["batches"]
+        for file in ("model", "average", "optimiser"):
+            ours, theirs = found.tensors(file), expected.tensors(file)
+            assert ours.keys() == theirs.keys()
+            for key, value in ours.items():
+                if "key.bias" not in key:  # its gradient is 0 but for rounding, of which Adam makes steps
+                    torch.testing.assert_close(value, theirs[key], rtol=2e-3, atol=2e-4)
+
+
+def test_a_signal_to_one_rank_stops_all_after_the_same_step(both: Both) -> None:
+    step = Checkpoints(both[0] / "stopped").all()[-1].step
+    assert step < 10
+    assert all(f"Stopped: stopped by signal 15 after step {step}; the state is saved" in text for _, text in both[1])
+
+
+def test_a_failure_of_rank_0_to_write_is_told_to_all(both: Both) -> None:
+    first, second = (text for _, text in both[1])
+    assert "cannot be written: [Errno 17] File exists" in first
+    assert "TrainingError: rank 0 has failed" in second
+
+
+def test_the_failure_of_any_rank_ends_all(both: Both) -> None:
+    (first, _), (second, text) = both[1]
+    assert first != 0
+    assert second == 1
+    assert "InputError: tokens holds the id 99" in text

@@ -1,0 +1,97 @@
+"""A killed run goes on to the very same weights."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glassformer.errors import Stopped, TrainingError
+from glassformer.training import Checkpoints, Trainer
+from tests.training.helpers import FakeBatches, model, options
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(folder: Path, resume: bool = False, **changes: Any) -> Trainer:
+    tick = changes.pop("tick", None)
+    trainer = Trainer(model(), FakeBatches(), options(**changes), folder, lambda _: {"loss": 1.0}, tick=tick)
+    trainer.run(resume)
+    return trainer
+
+
+def assert_same(first: Path, second: Path, step: int) -> None:
+    """Two runs at a step: weights, averages, place, random numbers."""
+    one, other = (Checkpoints(folder).at(step) for folder in (first, second))
+    for name in ("model", "optimiser", "average"):
+        if one.has(name):
+            ours, theirs = one.tensors(name), other.tensors(name)
+            assert ours.keys() == theirs.keys()
+            assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    states = [{key: value for key, value in each.state().items() if key != "elapsed"} for each in (one, other)]
+    assert states[0] == states[1]
+
+
+def test_killed_and_resumed_is_as_if_nothing_had_been(tmp_path: Path) -> None:
+    wish = {"steps": 200, "optimiser": "muon", "ema": 0.99, "accumulate": 2, "save_every": 20, "validate_every": 30}
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    run(straight, **wish)
+    command = [sys.executable, "-m", "tests.training.worker", json.dumps([wish | {"folder": str(killed)}])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)  # noqa: S603
+    assert process.stdout is not None
+    for line in process.stdout:
+        if int(line) == 107:  # neither saved nor the end of an epoch
+            process.send_signal(signal.SIGKILL)
+            break
+    assert process.wait() == -signal.SIGKILL
+    process.stdout.close()
+    saved = [one.step for one in Checkpoints(killed).all()]
+    assert saved[-1] >= 100
+    assert saved[-1] < 200
+    run(killed, resume=True, **wish)
+    assert_same(straight, killed, 200)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adam"])
+def test_stopped_by_a_signal_and_resumed_is_as_if_nothing_had_been(tmp_path: Path, kind: str) -> None:
+    wish = {"steps": 12, "optimiser": kind, "save_every": 100}
+    run(tmp_path / "a", **wish)
+    with pytest.raises(Stopped):
+        run(tmp_path / "b", **wish, tick=lambda tick: os.kill(os.getpid(), signal.SIGTERM) if tick["step"] == 4 else None)
+    run(tmp_path / "b", resume=True, **wish)
+    assert_same(tmp_path / "a", tmp_path / "b", 12)
+
+
+def test_a_damaged_checkpoint_costs_only_its_steps(tmp_path: Path) -> None:
+    run(tmp_path / "a", steps=8)
+    run(tmp_path / "b", steps=8)
+    newest = Checkpoints(tmp_path / "b").at(8).path / "model.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-10])
+    with pytest.warns(UserWarning, match="step-00000008 is damaged: model.safetensors"):
+        run(tmp_path / "b", resume=True, steps=8)
+    assert_same(tmp_path / "a", tmp_path / "b", 8)
+
+
+def test_where_all_are_damaged_training_does_not_begin_anew(tmp_path: Path) -> None:
+    run(tmp_path, steps=2)
+    (Checkpoints(tmp_path).at(2).path / "state.json").unlink()
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(TrainingError, match="none of them is whole"):
+        run(tmp_path, resume=True, steps=2)
+
+
+def test_to_resume_what_never_began_is_to_begin(tmp_path: Path) -> None:
+    assert run(tmp_path, resume=True, steps=2).step == 2
+
+
+def test_a_finished_run_is_resumed_to_more_steps_or_to_nothing(tmp_path: Path) -> None:
+    run(tmp_path / "a", steps=4, schedule="constant")
+    run(tmp_path / "a", steps=4, schedule="constant", resume=True)
+    run(tmp_path / "a", steps=8, schedule="constant", resume=True)
+    run(tmp_path / "b", steps=8, schedule="constant", validate_every=4)
+    ours, theirs = (Checkpoints(tmp_path / name).at(8).tensors("model") for name in "ab")
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)

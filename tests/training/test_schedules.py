@@ -1,0 +1,49 @@
+"""Schedules against their formulas."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.recipe import Train
+from glassformer.training.schedules import constant, cosine, inverse_sqrt, linear, schedule, wsd
+
+NAMES = ["inverse-sqrt", "cosine", "linear", "constant", "wsd"]
+
+
+@pytest.mark.parametrize("step", [1, 7, 399, 400, 401, 1600, 100_000])
+def test_inverse_sqrt_is_the_papers_up_to_its_peak(step: int) -> None:
+    width, warmup = 512, 400
+    paper = width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    peak = width**-0.5 * warmup**-0.5
+    assert inverse_sqrt(step, warmup) == pytest.approx(paper / peak)
+
+
+def test_cosine_and_linear_at_worked_points() -> None:
+    # ten steps of warm-up, then a fall from 10 to 31, of which 7, 10.5, 14 are a third, a half, two thirds
+    assert cosine(17, 10, 30) == pytest.approx((1 + math.cos(math.pi / 3)) / 2)
+    assert linear(17, 10, 30) == pytest.approx(2 / 3)
+    assert linear(24, 10, 30) == pytest.approx(1 / 3)
+    assert linear(30, 10, 30) == pytest.approx(1 / 21)
+    assert cosine(10, 10, 30) == linear(10, 10, 30) == 1
+    assert constant(5, 10) == 0.5
+    assert constant(99, 10) == 1
+
+
+def test_wsd_warms_up_stays_and_decays() -> None:
+    shares = [wsd(step, 10, 100, 0.2) for step in range(1, 101)]
+    assert shares[:10] == pytest.approx([step / 10 for step in range(1, 11)])
+    assert shares[9:80] == [1.0] * 71
+    assert shares[80:] == pytest.approx([1 - step / 21 for step in range(1, 21)])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@given(steps=st.integers(1, 200), warmup=st.integers(0, 250), decay=st.floats(0, 0.99))
+def test_every_share_is_above_0_and_at_most_1(name: str, steps: int, warmup: int, decay: float) -> None:
+    share = schedule(Train(steps=steps, warmup=warmup, decay=decay, schedule=name))  # type: ignore[arg-type]
+    shares = [share(step) for step in range(1, steps + 1)]
+    assert all(0 < value <= 1 for value in shares)
+    top = shares.index(max(shares))
+    assert shares[: top + 1] == sorted(shares[: top + 1])
+    assert shares[top:] == sorted(shares[top:], reverse=True)
