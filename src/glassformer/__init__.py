@@ -1,6 +1,10 @@
 """Glassformer: Transformers you can see through."""
 
+from __future__ import annotations
+
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from glassformer.decoding import BeamTrees, Hypothesis, Limits, Sampler, beam_search, greedy, sample, stream
 from glassformer.errors import ConfigurationError, GlassformerError, InputError
@@ -8,10 +12,41 @@ from glassformer.looking import Trace, record
 from glassformer.models import EncoderDecoder, transformer, transformer_base, transformer_big, transformer_tiny
 from glassformer.parts import pad, quantise
 
+if TYPE_CHECKING:
+    from glassformer.recipe import Recipe
+    from glassformer.run import Run
+
 try:
     __version__ = version("glassformer")
 except PackageNotFoundError:  # the source on a path, not installed
     __version__ = "0+source"
+
+
+def load(path: str | Path, device: str = "auto") -> Run:
+    """A trained run, ready for use: `gf.load("runs/dates").translate(["5 May 2031"], beam=5)`."""
+    from glassformer.run import Run
+
+    return Run.load(path, device)
+
+
+def train(
+    recipe: str | Path | dict[str, Any] | Recipe,
+    out: str | Path,
+    changes: list[str] | None = None,
+    resume: bool = False,
+) -> Run:
+    """Train what a recipe says into the folder `out`: a file, the name of a recipe that ships, or its contents."""
+    from glassformer.recipes import find_recipe, make_recipe, read_recipe
+    from glassformer.run import train as run_training
+
+    if isinstance(recipe, str | Path):
+        path = find_recipe(str(recipe))
+        return run_training(read_recipe(path, changes), Path(out), base=path.parent, resume=resume)
+    if changes:
+        raise ConfigurationError("changes are made to recipe files: change the recipe itself instead")
+    made = make_recipe(recipe) if isinstance(recipe, dict) else recipe
+    return run_training(made, Path(out), resume=resume)
+
 
 __all__ = [
     "BeamTrees",
@@ -25,11 +60,13 @@ __all__ = [
     "Trace",
     "beam_search",
     "greedy",
+    "load",
     "pad",
     "quantise",
     "record",
     "sample",
     "stream",
+    "train",
     "transformer",
     "transformer_base",
     "transformer_big",

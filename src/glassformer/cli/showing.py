@@ -20,6 +20,7 @@ from glassformer.looking.figures import attention_figure, attention_text, loss_f
 from glassformer.recipe import Recipe, TsvSource
 from glassformer.run import Run
 from glassformer.run.showing import look
+from glassformer.run.telling import read_metrics
 
 out = Console(highlight=False)
 BARS = " ▁▂▃▄▅▆▇█"
@@ -50,8 +51,7 @@ def tsv_pairs(path: Path) -> list[tuple[str, str]]:
 
 def finish(run: Run, folder: Path) -> None:
     """What is shown when a training has ended: translations, scores, where it looks, what to try next."""
-    metrics = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    loss_figure(metrics, folder / "loss.png", run.recipe.title)
+    loss_figure(read_metrics(folder), folder / "loss.png", run.recipe.title)
     try:
         pairs = run.pairs("test")
     except InputError:

@@ -14,17 +14,17 @@ from torch import Tensor
 
 from glassformer.errors import InputError
 
+SHADES = " ░▒▓█"  # from no attention to all of it
+
 
 def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str], path: Path, title: str = "") -> None:
     """A heat map of attention weights (T, S): each row is a written token, each column a token it looks at."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     _check(weights, rows, columns)
     width, height = 2.2 + 0.34 * len(columns), 1.8 + 0.34 * len(rows)
-    figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
     image = axes.imshow(weights.float().cpu().numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(columns)), columns, rotation=60, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(rows)), rows)
@@ -32,7 +32,7 @@ def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str
     axes.set_ylabel("written (target tokens)")
     axes.set_title(title, fontsize=10)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.9)
-    _save(figure, path)
+    figure.savefig(path, dpi=150)
 
 
 def attention_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:
@@ -43,7 +43,7 @@ def attention_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str])
     lines = []
     for index, column in enumerate(columns):
         cells = [
-            f"[on grey{round(3 + 90 * float(weight))}]{' ' * width}[/]"
+            f"[grey{round(30 + 63 * float(weight))}]{SHADES[round(float(weight) * (len(SHADES) - 1))] * width}[/]"
             for weight, width in zip(weights[:, index], widths, strict=True)
         ]
         lines.append(f"{_plain(column):>{margin}}  {' '.join(cells)}")
@@ -53,12 +53,10 @@ def attention_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str])
 
 def loss_figure(records: Sequence[dict[str, Any]], path: Path, title: str = "") -> None:
     """Training and validation loss against steps, from the lines of a run's metrics.jsonl."""
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
     for key, label, style in (("loss", "training", "-"), ("valid_loss", "validation", "o-")):
         points = [(each["step"], each[key]) for each in records if math.isfinite(each.get(key, math.nan))]
         if points:
@@ -70,14 +68,7 @@ def loss_figure(records: Sequence[dict[str, Any]], path: Path, title: str = "") 
     axes.grid(visible=True, which="both", alpha=0.25)
     if axes.lines:
         axes.legend()
-    _save(figure, path)
-
-
-def _save(figure: Any, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
     figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def _check(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -14,14 +14,15 @@ import torch
 from torch import nn
 
 from glassformer.data import Batches, Prepared, TokenPairs, prepare
-from glassformer.errors import DataError, RunError, TrainingError
+from glassformer.errors import DataError, RunError
 from glassformer.models import EncoderDecoder
 from glassformer.recipe import Recipe
 from glassformer.recipes import anchored
 from glassformer.run import folder as files
 from glassformer.run.building import build
 from glassformer.run.run import Run
-from glassformer.training import Trainer
+from glassformer.run.telling import telling
+from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
 
 DATA_REPORT = "data.json"
@@ -114,9 +115,9 @@ def _learn(
     batches = Batches(prepared.splits["train"], options.batch_tokens, source, target, options.seed)
     run = Run(recipe, model, source, target, out)
     valid = prepared.splits["valid"]
-    with ExitStack() as stack:
-        tell = _teller(out, resume, listener, stack) if place.main else None
-        validate = _validation(run, valid, options.validate_sentences) if len(valid) else None
+    validate = _validation(run, valid, options.validate_sentences) if len(valid) else None
+    latest = Checkpoints(out).latest_good() if resume and place.main else None
+    with telling(out, latest.step if latest else 0, listener.log) if place.main else nullcontext() as tell:
         trainer = Trainer(model, batches, options, out, validate, tell, place, listener.tick)
         trainer.run(resume)
     run.model = cast(EncoderDecoder, trainer.model).eval()
@@ -137,22 +138,6 @@ def _check_out(recipe: Recipe, out: Path, resume: bool) -> None:
     for part in ("source", "data", "tokenizer", "model"):
         if getattr(before, part) != getattr(recipe, part):
             raise RunError(f"{out} was trained with another [{part}]: resume with its own recipe, {out / files.RECIPE}")
-
-
-def _teller(out: Path, resume: bool, listener: Listener, stack: ExitStack) -> Callable[[dict[str, Any]], None]:
-    """What writes each measurement to metrics.jsonl, and hands it on."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        file = stack.enter_context((out / files.METRICS).open("a" if resume else "w", encoding="utf-8"))
-    except OSError as error:
-        raise TrainingError(f"{out / files.METRICS} cannot be written: {error.strerror}") from None
-
-    def tell(record: dict[str, Any]) -> None:
-        file.write(json.dumps(record) + "\n")
-        file.flush()
-        listener.log(record)
-
-    return tell
 
 
 def _validation(run: Run, pairs: TokenPairs, most: int) -> Callable[[nn.Module], dict[str, float]]:

@@ -1,0 +1,62 @@
+"""The reference of all recipe keys, made from the classes themselves: `python -m glassformer.recipes.reference`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from glassformer.recipe import Recipe, Source
+
+HEAD = """# Every key of a recipe
+
+Made by `python -m glassformer.recipes.reference > docs/recipe.md`; a test keeps it true. Values are the defaults; keys
+without one must be given, keys behind a # may be left out. Change any of them for one run with `--set section.key=value`.
+"""
+
+
+def reference() -> str:
+    """The whole reference, in Markdown."""
+    sources = [_block("source", each) for each in get_args(get_args(Source)[0])]
+    others = [
+        _block(name, field.annotation)
+        for name, field in Recipe.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    ]
+    return "\n".join([HEAD, "## Where examples come from: one of these", *sources, "## All else", *others])
+
+
+def _block(name: str, section: type[BaseModel]) -> str:
+    """One section as commented TOML."""
+    lines = [f"[{name}]"]
+    for key, field in sorted(section.model_fields.items(), key=lambda item: item[0] != "kind"):
+        if key == "kind" and name == "source":
+            kinds = get_args(field.annotation)
+            others = f"  # or {', '.join(kinds[1:])}" if kinds[1:] else ""
+            lines.append(f'kind = "{kinds[0]}"{others}')
+            continue
+        value = field.default
+        shown = (
+            f"# {key} =" if value is None else f"{key} =" if value is PydanticUndefined else f"{key} = {_toml(value)}"
+        )
+        lines.append(f"{shown}  # {field.description}{_choices(field.annotation)}")
+    return f"\n{section.__doc__}\n\n```toml\n" + "\n".join(lines) + "\n```\n"
+
+
+def _choices(annotation: Any) -> str:
+    """The words that a key may have, where only some are right."""
+    words = [word for word in get_args(annotation) if isinstance(word, str)]
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(each) for each in value)}]"
+    return json.dumps(value)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

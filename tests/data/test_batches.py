@@ -1,0 +1,187 @@
+"""Batches: every pair once, none above the budget, little padding, and an order that continues where it stopped."""
+
+import json
+import tempfile
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.data import Batch, Batches, TokenPairs, planning
+from glassformer.errors import ConfigurationError, InputError
+
+from .helpers import BYTES, prepared, store
+
+MULTI30K = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
+side = st.lists(st.integers(4, 259), min_size=1, max_size=12)
+many = st.lists(st.tuples(side, side), min_size=1, max_size=60)
+seeds = st.integers(-5, 2**31)
+
+
+def stored(pairs: list[tuple[list[int], list[int]]]) -> TokenPairs:
+    return store(Path(tempfile.mkdtemp(prefix="glassformer-")), pairs)
+
+
+@pytest.fixture(scope="module")
+def some(tmp_path_factory: pytest.TempPathFactory) -> TokenPairs:
+    dice = np.random.default_rng(0)
+    sizes = dice.integers(1, 30, (400, 2))
+    pairs = [(dice.integers(4, 260, a).tolist(), dice.integers(4, 260, b).tolist()) for a, b in sizes]
+    return store(tmp_path_factory.mktemp("store"), pairs)
+
+
+def batches(pairs: TokenPairs, budget: int = 64, seed: int = 0, **more: Any) -> Batches:
+    return Batches(pairs, budget, BYTES, BYTES, seed, **more)
+
+
+def rows(found: list[Batch]) -> list[list[int]]:
+    return [batch.rows.tolist() for batch in found]
+
+
+@given(pairs=many, budget=st.integers(13, 100), seed=seeds, shuffle=st.booleans())
+def test_an_epoch_has_every_pair_once_and_no_batch_above_the_budget(
+    pairs: list[tuple[list[int], list[int]]], budget: int, seed: int, shuffle: bool
+) -> None:
+    each = batches(stored(pairs), budget, seed, shuffle=shuffle)
+    expected = each.batches_per_epoch
+    found = list(each)
+    assert len(found) == expected
+    assert sorted(row for batch in rows(found) for row in batch) == list(range(len(pairs)))
+    for batch in found:
+        assert len(batch.rows) * max(batch.source.shape[1], batch.target_in.shape[1]) <= budget
+    assert (each.epoch, each.position) == (1, 0)
+
+
+@given(pairs=many, seed=seeds)
+def test_a_batch_holds_what_its_rows_say(pairs: list[tuple[list[int], list[int]]], seed: int) -> None:
+    for batch in batches(stored(pairs), 40, seed):
+        longest = [max(len(pairs[row][side]) for row in batch.rows.tolist()) for side in (0, 1)]
+        assert batch.source.shape == (len(batch.rows), longest[0])
+        assert batch.target_in.shape == batch.target_out.shape == (len(batch.rows), longest[1] + 1)
+        for i, row in enumerate(batch.rows.tolist()):
+            source, target = pairs[row]
+            assert batch.source[i, : len(source)].tolist() == source
+            assert batch.source_mask[i].tolist() == [place < len(source) for place in range(longest[0])]
+            assert batch.target_in[i, : len(target) + 1].tolist() == [BYTES.start, *target]
+            assert batch.target_out[i, : len(target) + 1].tolist() == [*target, BYTES.end]
+            assert batch.target_mask[i].tolist() == [place <= len(target) for place in range(longest[1] + 1)]
+        assert (batch.source[~batch.source_mask] == BYTES.pad).all()
+        assert (batch.target_in[~batch.target_mask] == BYTES.pad).all()
+        assert (batch.target_out[~batch.target_mask] == BYTES.pad).all()
+        assert batch.source_tokens == int(batch.source_mask.sum())
+        assert batch.target_tokens == int(batch.target_mask.sum())
+        masks = torch.cat((batch.source_mask.flatten(), batch.target_mask.flatten()))
+        assert batch.padding == pytest.approx(1 - masks.float().mean().item())
+        assert batch.source.dtype == batch.target_in.dtype == batch.rows.dtype == torch.int64
+
+
+@given(pairs=many, seed=seeds, stop=st.integers(0, 40))
+def test_resuming_is_continuing(pairs: list[tuple[list[int], list[int]]], seed: int, stop: int) -> None:
+    data = stored(pairs)
+
+    def stream(each: Batches) -> Any:
+        while True:
+            yield from each
+
+    straight = rows(list(islice(stream(batches(data, 30, seed)), stop + 20)))
+    first = batches(data, 30, seed)
+    before = rows(list(islice(stream(first), stop)))
+    state = json.loads(json.dumps(first.state_dict()))
+    second = batches(data, 30, seed=99)
+    second.load_state_dict(state)
+    after = rows(list(islice(stream(second), 20)))
+    assert before + after == straight
+
+
+@given(pairs=many, ranks=st.integers(1, 5), seed=seeds)
+def test_ranks_share_an_epoch_in_equal_counts(pairs: list[tuple[list[int], list[int]]], ranks: int, seed: int) -> None:
+    data = stored(pairs)
+    shares = [list(batches(data, 40, seed, rank=rank, ranks=ranks)) for rank in range(ranks)]
+    assert len({len(share) for share in shares}) == 1
+    found = Counter(row for share in shares for batch in rows(share) for row in batch)
+    assert set(found) == set(range(len(pairs)))
+    if len(pairs) >= 5 * ranks:  # else a rank may have to repeat one for want of pairs
+        assert found.total() - len(pairs) < ranks
+    for share in shares:
+        assert all(len(b.rows) * max(b.source.shape[1], b.target_in.shape[1]) <= 40 for b in share)
+
+
+def test_ranks_take_the_batches_in_turn(some: TokenPairs) -> None:
+    alone = rows(list(batches(some)))
+    whole = len(alone) // 3 * 3
+    shares = [rows(list(batches(some, rank=rank, ranks=3))) for rank in range(3)]
+    assert [batch for group in zip(*shares, strict=True) for batch in group][:whole] == alone[:whole]
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1), (1, 4)])
+def test_another_number_of_ranks_continues_with_the_next_batch(some: TokenPairs, before: int, after: int) -> None:
+    alone = rows(list(batches(some)))
+    first = batches(some, rank=before - 1, ranks=before)
+    list(islice(first, 5))
+    assert first.position == 5 * before
+    second = batches(some, rank=0, ranks=after)
+    second.load_state_dict(first.state_dict())
+    assert rows(list(islice(second, 3))) == [alone[5 * before + i * after] for i in range(3)]
+
+
+def test_epochs_and_seeds_differ_and_repeat(some: TokenPairs) -> None:
+    each = batches(some)
+    first, second = rows(list(each)), rows(list(each))
+    assert first != second
+    assert rows(list(batches(some))) == first
+    assert rows(list(batches(some, seed=1))) != first
+    still = batches(some, shuffle=False)
+    assert rows(list(still)) == rows(list(still))
+
+
+def test_batches_are_mixed_not_in_order_of_length(some: TokenPairs) -> None:
+    widths = [batch.source.shape[1] for batch in batches(some)]
+    assert widths != sorted(widths)
+    falls = sum(a > b for a, b in zip(widths, widths[1:], strict=False))
+    assert falls > len(widths) / 4
+
+
+def test_small_pools_still_have_every_pair_once(some: TokenPairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "POOL", 37)
+    assert sorted(row for batch in rows(list(batches(some))) for row in batch) == list(range(400))
+
+
+def test_a_pair_that_fits_no_batch_is_refused(some: TokenPairs) -> None:
+    with pytest.raises(ConfigurationError, match="a pair of 30 tokens does not fit into a batch of 20"):
+        list(batches(some, 20))
+
+
+def test_what_cannot_be_is_refused(some: TokenPairs, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="rank 2 is not among the ranks 0 to 1"):
+        batches(some, rank=2, ranks=2)
+    with pytest.raises(InputError, match="no pairs"):
+        batches(store(tmp_path, []))
+    with pytest.raises(InputError, match="position 9999 is beyond"):
+        batches(some).load_state_dict({"epoch": 0, "position": 9999, "seed": 0})
+
+
+def test_a_batch_moves_whole(some: TokenPairs) -> None:
+    batch = next(iter(batches(some)))
+    moved = batch.to("meta")
+    tensors = [value for value in vars(moved).values() if isinstance(value, torch.Tensor)]
+    assert len(tensors) == 6
+    assert all(tensor.device.type == "meta" for tensor in tensors)
+    assert moved.target_tokens == batch.target_tokens
+
+
+@pytest.mark.skipif(not MULTI30K.is_dir(), reason="Multi30k is not beside this checkout, under ../shared/data")
+def test_padding_is_under_five_percent_on_multi30k(tmp_path: Path) -> None:
+    files = {split: [str(MULTI30K / f"{name}.{language}.gz") for language in ("en", "de")]
+             for split, name in (("train", "train"), ("valid", "val"), ("test", "test_2016_flickr"))}  # fmt: skip
+    made = prepared({"kind": "aligned", **files}, tmp_path, kind="bpe", tokenizer={"vocabulary": 8000})
+    assert len(made.splits["test"]) == 1000
+    each = Batches(made.splits["train"], 4096, made.source_tokenizer, made.target_tokenizer, seed=0)
+    found = [(b.source_tokens + b.target_tokens, b.source.numel() + b.target_out.numel()) for b in each]
+    tokens, places = map(sum, zip(*found, strict=True))
+    assert 1 - tokens / places < 0.04

@@ -1,0 +1,60 @@
+"""What the documents show is run, and what is made from the code is as the code is now."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from glassformer.recipes import make_recipe, read_recipe
+from glassformer.recipes.reference import reference
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_building_a_transformer_by_hand_runs_as_the_readme_shows() -> None:
+    (block,) = [block for block in blocks("python") if "gf.transformer(" in block]
+    names: dict[str, object] = {}
+    exec(block, names)  # noqa: S102
+    logits, heads, best, second = (names[name] for name in ("logits", "heads", "best", "second"))
+    assert tuple(logits.shape) == (2, 3, 1000)  # type: ignore[attr-defined]
+    assert tuple(heads.shape) == (2, 4, 3, 4)  # type: ignore[attr-defined]
+    assert best.score >= second.score  # type: ignore[attr-defined]
+
+
+@pytest.mark.learning
+def test_training_from_python_runs_as_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = [block for block in blocks("python") if "gf.train(" in block]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(block, names)  # noqa: S102
+    assert names["run"].translate(["5 May 2031"], beam=5)[0].text == "2031-05-05"  # type: ignore[attr-defined]
+
+
+def test_the_recipe_in_the_readme_is_one(tmp_path: Path) -> None:
+    (block,) = blocks("toml")
+    (tmp_path / "my.toml").write_text(block, encoding="utf-8")
+    assert read_recipe(tmp_path / "my.toml").source.kind == "tsv"
+
+
+def test_the_reference_of_recipe_keys_is_up_to_date() -> None:
+    stale = "run: .venv/bin/python -m glassformer.recipes.reference > docs/recipe.md"
+    assert (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8") == reference(), stale
+
+
+def test_the_defaults_in_the_reference_are_a_recipe() -> None:
+    import tomllib
+
+    tables: dict[str, object] = {}
+    for block in re.findall(r"```toml\n(.*?)```", reference().split("## All else")[1], flags=re.DOTALL):
+        tables |= tomllib.loads(block)
+    assert make_recipe({"source": {"kind": "copy"}, **tables}) == make_recipe({"source": {"kind": "copy"}})
+
+
+def test_every_file_that_the_readme_links_to_is_there() -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / link).exists(), link
