@@ -1,0 +1,97 @@
+"""What must also hold on an accelerator; skipped where there is none.
+
+On a GPU machine without pytest: `PYTHONPATH=src python tests/test_accelerator.py`.
+"""
+
+import copy
+import importlib.util
+import sys
+
+import torch
+
+import glassformer as gf
+from glassformer.parts import ALiBi, Mask, MultiHeadAttention, Rotary, attention, causal, fused_attention, padding
+
+if importlib.util.find_spec("pytest") is not None:
+    import pytest
+
+    pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+
+LIMITS = gf.Limits(start=1, end=2, max_length=15)
+
+
+def model_and_source() -> tuple[gf.EncoderDecoder, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    model = gf.transformer(60, width=64, heads=4, layers=2, hidden=128, tie_output=False).eval()
+    source, keep = gf.pad([[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]])
+    return model, source, keep
+
+
+def test_fused_and_open_attention_agree() -> None:
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    keep = torch.rand(3, 9, device="cuda") > 0.4
+    keep[:, 0] = True
+    query, key, value = (torch.randn(3, 4, 9, 16, device="cuda") for _ in range(3))
+    for mask in (None, causal(), padding(keep), padding(keep) & causal()):
+        torch.testing.assert_close(
+            fused_attention(query, key, value, mask), attention(query, key, value, mask)[0], atol=2e-6, rtol=1e-5
+        )
+
+
+def test_a_query_with_nothing_to_attend_to_takes_in_nothing() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        query, key, value = (torch.randn(2, 2, 4, 16, device="cuda", dtype=dtype) for _ in range(3))
+        query.requires_grad_(True)
+        allowed = torch.ones(2, 1, 4, 4, dtype=torch.bool, device="cuda")
+        allowed[1, :, 2] = False
+        taken = fused_attention(query, key, value, Mask(allowed))
+        assert float(taken[1, :, 2].abs().max()) == 0.0
+        (gradient,) = torch.autograd.grad(taken.float().sum(), query)
+        assert bool(gradient.isfinite().all())
+
+
+def test_position_schemes_follow_the_model() -> None:
+    for scheme in (Rotary(16), ALiBi(4)):
+        torch.manual_seed(0)
+        part = MultiHeadAttention(64, 4, positions=scheme)
+        x = torch.randn(2, 7, 64)
+        here = part(x, mask=causal())
+        there = copy.deepcopy(part).to("cuda")(x.to("cuda"), mask=causal())
+        torch.testing.assert_close(there.cpu(), here, atol=1e-4, rtol=1e-4)
+
+
+def test_decoding_gives_the_same_tokens_as_on_the_cpu() -> None:
+    model, source, keep = model_and_source()
+    there = copy.deepcopy(model).to("cuda")
+    inputs = source.to("cuda"), keep.to("cuda")
+    here = gf.beam_search(model, source, keep, limits=LIMITS, width=4, best=3)
+    for one, other in zip(here, gf.beam_search(there, *inputs, limits=LIMITS, width=4, best=3), strict=True):
+        assert [each.tokens for each in one] == [each.tokens for each in other]
+    greedy = [each.tokens for each in gf.greedy(model, source, keep, limits=LIMITS)]
+    assert greedy == [each.tokens for each in gf.greedy(there, *inputs, limits=LIMITS)]
+    sampled = [each.tokens for each in gf.sample(model, source, keep, limits=LIMITS, seed=7)]
+    assert sampled == [each.tokens for each in gf.sample(there, *inputs, limits=LIMITS, seed=7)]
+
+
+def test_bf16_models_decode() -> None:
+    model, source, keep = model_and_source()
+    outputs = gf.beam_search(model.to("cuda", torch.bfloat16), source.cuda(), keep.cuda(), limits=LIMITS, width=4)
+    assert all(torch.tensor(best.log_probabilities).isfinite().all() for best, *_ in outputs)
+
+
+def test_bad_tokens_are_a_sentence_before_they_are_a_device_assert() -> None:
+    model, source, keep = model_and_source()
+    message = ""
+    try:
+        gf.greedy(model.to("cuda"), source.cuda() + 1000, keep.cuda(), limits=LIMITS)
+    except gf.InputError as error:
+        message = str(error)
+    assert "vocabulary has the ids 0 to 59" in message
+
+
+if __name__ == "__main__":
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            test()
+            sys.stdout.write(f"{name} passed\n")
