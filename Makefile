@@ -1,4 +1,4 @@
-# make demo   set up, then watch a small Transformer learn
+# make demo   set up, then train a translator of dates from scratch and show what it learned
 # make test   set up, then run every check: lint, types, tests
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +16,8 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	@$(RUN) examples/first_steps.py
+	@rm -rf runs/demo
+	@$(VENV)/bin/glassformer train dates --out runs/demo
 
 test: lint
 	$(RUN) -m pytest --numprocesses 2
@@ -32,7 +33,8 @@ format: $(READY)
 
 bench: $(READY)
 	$(RUN) benchmarks/decode.py
+	$(RUN) benchmarks/train.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
-	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -52,7 +52,9 @@ def test_batch_mates_their_order_and_padding_change_nothing(
         if row < len(batch):
             alone = beam_search(model, torch.tensor([batch[row]]), **options)[0]  # type: ignore[arg-type]
             assert [written(one) for one in together[place]] == [written(one) for one in alone]
-            assert [one.score for one in together[place]] == pytest.approx([one.score for one in alone], abs=1e-5)
+            assert [one.score for one in together[place]] == pytest.approx(
+                [one.score for one in alone], abs=1e-5, rel=1e-5
+            )
 
 
 @settings(max_examples=50)
@@ -77,7 +79,7 @@ def test_one_beam_is_greedy_where_the_penalty_does_not_favour_length(
     searched = beam_search(model, *inputs, limits=LIMITS, width=1, length_penalty=alpha)
     for one, other in zip(searched, greedy(model, *inputs, limits=LIMITS), strict=True):
         assert written(one[0]) == written(other)
-        assert one[0].log_probability == pytest.approx(other.log_probability, abs=1e-5)
+        assert one[0].log_probability == pytest.approx(other.log_probability, abs=1e-5, rel=1e-5)
 
 
 @settings(max_examples=50)
@@ -131,7 +133,7 @@ def test_an_output_that_is_cut_off_competes_like_the_others() -> None:
     limits = Limits(START, END, max_length=2)
     found = beam_search(model, lines(), limits=limits, width=2, best=2, length_penalty=0.0)[0]
     assert [(one.tokens, one.finished) for one in found] == [([2, 2], False), ([], True)]
-    assert found[0].score == pytest.approx(math.log(0.95 * 0.99), abs=1e-5)
+    assert found[0].score == pytest.approx(math.log(0.95 * 0.99), abs=1e-5, rel=1e-5)
 
 
 def test_more_outputs_are_asked_for_than_there_are() -> None:
@@ -161,3 +163,15 @@ def test_a_beam_as_wide_as_the_vocabulary_works_and_a_wider_one_is_refused() -> 
 def test_a_beam_that_cannot_be_is_refused_in_a_sentence(width: int, best: int, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         beam_search(talker(2), torch.tensor([[3, 4]]), limits=LIMITS, width=width, best=best)
+
+
+def test_a_prefix_that_only_dead_beams_cannot_take_is_taken() -> None:
+    model = ByHand({(): [0.0, 0.1, 0.8, 0.1], (2,): [0.0, 0.0, 0.0, 1.0]}, [0.0, 0.5, 0.5, 0.0])
+    found = beam_search(model, lines(), limits=Limits(0, 1, max_length=3), width=2, prefix=[[2, 3]])
+    assert found[0][0].tokens[:2] == [2, 3]
+
+
+@pytest.mark.parametrize("penalty", [math.nan, math.inf, -math.inf, 1000.0, -400.0])
+def test_a_length_penalty_that_is_no_sane_number_is_refused(penalty: float) -> None:
+    with pytest.raises(ConfigurationError, match="from -10 to 10"):
+        beam_search(talker(1), torch.tensor([[5]]), limits=Limits(START, END), length_penalty=penalty)

@@ -59,16 +59,22 @@ def test_each_token_comes_before_the_next_one_is_computed() -> None:
         assert model.steps == position
 
 
-def test_an_abandoned_stream_leaves_the_model_in_training() -> None:
+def test_between_two_tokens_the_model_is_in_training_if_it_was() -> None:
     model = talker(2, end_bias=-50.0, dropout=0.5).train()
-    events = stream(model, *INPUTS, limits=LIMITS)
-    next(events)
-    assert not model.training
-    events.close()  # type: ignore[attr-defined]
-    assert all(part.training for part in model.modules())
     for _ in stream(model, *INPUTS, limits=LIMITS):
+        assert all(part.training for part in model.modules())
         break
     assert all(part.training for part in model.modules())
+
+
+def test_two_streams_of_one_model_do_not_disturb_each_other() -> None:
+    model = talker(2, end_bias=-50.0, dropout=0.5).train()
+    one, other = (stream(model, *INPUTS, limits=LIMITS) for _ in range(2))
+    first = [next(one), next(other)]
+    one.close()  # type: ignore[attr-defined]
+    expected = list(stream(model.eval(), *INPUTS, limits=LIMITS))
+    model.train()
+    assert [first[1], *other] == expected
 
 
 def test_between_two_tokens_gradients_are_as_the_caller_left_them() -> None:

@@ -39,7 +39,9 @@ def test_every_node_continues_its_parent(seed: int, batch: list[list[int]], widt
             parent = tree.nodes[node.parent] if node.parent >= 0 else None
             assert node.length == (parent.length if parent else 0) + 1 == len(tree.path(node))
             assert parent is None or parent.fate is Fate.KEPT
-            assert node.total == pytest.approx((parent.total if parent else 0.0) + node.log_probability, abs=1e-5)
+            assert node.total == pytest.approx(
+                (parent.total if parent else 0.0) + node.log_probability, abs=1e-5, rel=1e-5
+            )
             assert node.score == pytest.approx(node.total / node.length**alpha, abs=1e-6)
             assert node.total > -math.inf
 
@@ -112,3 +114,12 @@ def test_the_tree_of_a_sentence_that_was_not_searched_is_missing() -> None:
     _, trees = watched(1, [[2]], 2, 1.0)
     with pytest.raises(KeyError):
         trees[1]
+
+
+def test_trees_can_be_walked_and_begin_anew_with_a_second_search() -> None:
+    trees, model, inputs = BeamTrees(), talker(3), pad([[5, 6], [7]])
+    beam_search(model, *inputs, limits=LIMITS, width=2, watch=trees)
+    first = [len(tree.nodes) for tree in trees]
+    beam_search(model, *inputs, limits=LIMITS, width=2, watch=trees)
+    assert [len(tree.nodes) for tree in trees] == first
+    assert [tree.nodes[0].parent for tree in trees] == [-1, -1]

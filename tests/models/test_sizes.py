@@ -17,7 +17,17 @@ from glassformer.models import (
     transformer_big,
     transformer_tiny,
 )
-from glassformer.parts import Learned, MultiHeadAttention, PostNorm, PreNorm, TiedHead
+from glassformer.parts import (
+    LayerNorm,
+    Learned,
+    MultiHeadAttention,
+    PostNorm,
+    PreNorm,
+    RMSNorm,
+    Rotary,
+    Sinusoidal,
+    TiedHead,
+)
 
 
 def parameters(model: nn.Module) -> int:
@@ -185,3 +195,22 @@ def test_the_family_is_found_by_its_name() -> None:
 def test_numbers_that_make_no_model_are_refused_in_a_sentence(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         transformer(**{"vocabulary": 11, "width": 8, "heads": 2, "layers": 1, "hidden": 8} | changes)
+
+
+def test_other_parts_go_in_the_same_place() -> None:
+    made: list[nn.Linear] = []
+
+    def linear(inputs: int, outputs: int, bias: bool) -> nn.Linear:
+        made.append(nn.Linear(inputs, outputs, bias=bias))
+        return made[-1]
+
+    model = transformer(
+        50, width=16, heads=2, layers=1, hidden=32, norm=RMSNorm, attention_positions=Rotary(8), linear=linear
+    )
+    assert sum(isinstance(part, RMSNorm) for part in model.modules()) == 2 + 3 + 2
+    assert not any(isinstance(part, LayerNorm | Sinusoidal) for part in model.modules())
+    assert len(made) == 4 + 2 + 8 + 2
+    source = torch.tensor([[5, 6, 7]])
+    model.eval()
+    step, _ = model.step(model.start(source), torch.tensor([[1]]))
+    torch.testing.assert_close(step, model(source, torch.tensor([[1]])), atol=1e-5, rtol=1e-5)

@@ -136,6 +136,8 @@ def beam_search(
     """
     if width < 1:
         raise ConfigurationError(f"the beam width must be at least 1, not {width}")
+    if not -10 <= length_penalty <= 10:
+        raise ConfigurationError(f"the length penalty must be a number from -10 to 10, not {length_penalty}")
     if not 1 <= best <= width:
         raise ConfigurationError(f"the number of outputs must be from 1 to the beam width ({width}), not {best}")
     with evaluating(model):
@@ -175,7 +177,7 @@ def beam_search(
             tokens = paths.tokens[:, :, -1]  # (B, k)
     for sentence, answer in enumerate(answers):
         if not answer.hypotheses:
-            raise InputError(f"the model gives no output that sentence {sentence} may have a probability")
+            raise InputError(f"the model gives none of the outputs that sentence {sentence} may have a probability")
     return [answer.hypotheses for answer in answers]
 
 

@@ -78,7 +78,7 @@ class Scorer:
         if banned:
             scores.index_fill_(-1, torch.tensor(banned, device=scores.device), -torch.inf)
         for row, token, score in forced:
-            if not score.isfinite().all():
+            if not score.isfinite().any():
                 raise InputError(f"the model gives the prefix token {token} no probability: it cannot be forced")
             scores[row] = -torch.inf
             scores[row, :, token] = score

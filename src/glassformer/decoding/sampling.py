@@ -22,7 +22,7 @@ class Sampler:
     top_k         only the k likeliest tokens
     top_p         only the fewest tokens that together have probability p (of what top_k left)
     min_p         only tokens with at least p times the probability of the likeliest
-    seed          one number a sentence; a single number s gives sentence i the seed s + i
+    seed          one number a sentence, or one for all: each then gets random numbers of its own by its place
 
     A sampler goes on with its random numbers from call to call: to repeat an output, make a new one.
     """
@@ -57,7 +57,7 @@ class Sampler:
         )
         drawn = torch.searchsorted(cumulative, draws[:, None] * cumulative[:, -1:], right=True)  # (B, 1)
         last = (probabilities > 0).sum(dim=-1, keepdim=True) - 1  # rounding must not draw what has no probability
-        return tokens.gather(1, drawn.minimum(last))[:, 0]
+        return tokens.gather(1, drawn.minimum(last).clamp(min=0))[:, 0]
 
     def likely(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The tokens that may be drawn, likeliest first, and their probabilities (0 for those left out), (B, N)."""
@@ -74,10 +74,10 @@ class Sampler:
     def _draw(self, sentence: int) -> float:
         """The sentence's next random number, in [0, 1)."""
         if sentence not in self._random:
-            if not isinstance(self.seed, int) and sentence >= len(self.seed):
+            if isinstance(self.seed, Sequence) and sentence >= len(self.seed):
                 raise InputError(
                     f"there are {len(self.seed)} seeds, but a sentence number {sentence}: give one seed each"
                 )
-            seed = self.seed + sentence if isinstance(self.seed, int) else self.seed[sentence]
-            self._random[sentence] = random.Random(seed)
+            own = self.seed[sentence] if isinstance(self.seed, Sequence) else f"{self.seed} {sentence}"
+            self._random[sentence] = random.Random(str(own))  # as text: as a number, -1 would be 1
         return self._random[sentence].random()

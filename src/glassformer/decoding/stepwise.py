@@ -41,31 +41,31 @@ def stream(
 ) -> Iterator[Written]:
     """Yield each token as soon as it is chosen, sentence after sentence, step after step.
 
-    `choose` is `most_likely` or a `Sampler`. A sentence that reaches its end leaves the batch. Until the stream ends or
-    is closed, the model is in evaluation mode.
+    `choose` is `most_likely` or a `Sampler`. A sentence that reaches its end leaves the batch.
     """
     with evaluating(model):
         state = model.start(*inputs)
-        sentences = list(range(len(inputs[0])))
-        score = Scorer(limits, prefix, len(sentences))
-        tokens = torch.full((len(sentences), 1), limits.start, device=inputs[0].device)
-        for length in range(limits.max_length):
+    sentences = list(range(len(inputs[0])))
+    score = Scorer(limits, prefix, len(sentences))
+    tokens = torch.full((len(sentences), 1), limits.start, device=inputs[0].device)
+    for length in range(limits.max_length):
+        with evaluating(model):
             logits, state = model.step(state, tokens)
-            scores = score(logits, length, sentences)[:, 0]  # (B, V)
-            chosen = choose(scores, sentences)  # (B)
-            written = chosen.tolist()
-            for event in zip(sentences, written, scores.gather(1, chosen[:, None])[:, 0].tolist(), strict=True):
-                if not math.isfinite(event[2]):
-                    raise InputError(f"the model gives no token that may follow in sentence {event[0]} a probability")
-                yield Written(*event)
-            going = [row for row, token in enumerate(written) if token != limits.end]
-            if not going:
-                return
-            if len(going) < len(sentences):
-                rows = torch.tensor(going, device=chosen.device)
-                state.select(torch.zeros_like(rows)[:, None], rows)
-                chosen, sentences = chosen[rows], [sentences[row] for row in going]
-            tokens = chosen[:, None]  # (B, 1)
+        scores = score(logits, length, sentences)[:, 0]  # (B, V)
+        chosen = choose(scores, sentences)  # (B)
+        written = chosen.tolist()
+        for event in zip(sentences, written, scores.gather(1, chosen[:, None])[:, 0].tolist(), strict=True):
+            if not math.isfinite(event[2]):
+                raise InputError(f"the model gives no token that may follow in sentence {event[0]} a probability")
+            yield Written(*event)
+        going = [row for row, token in enumerate(written) if token != limits.end]
+        if not going:
+            return
+        if len(going) < len(sentences):
+            rows = torch.tensor(going, device=chosen.device)
+            state.select(torch.zeros_like(rows)[:, None], rows)
+            chosen, sentences = chosen[rows], [sentences[row] for row in going]
+        tokens = chosen[:, None]  # (B, 1)
 
 
 def greedy(model: Generator, *inputs: Any, limits: Limits, prefix: Prefix | None = None) -> list[Hypothesis]:
@@ -86,7 +86,8 @@ def sample(
 ) -> list[Hypothesis]:
     """A token drawn at random at each step, by the model's probabilities: one output a sentence.
 
-    `Sampler` says what the options mean. The same seed gives a sentence the same output in any company.
+    `Sampler` says what the options mean. One seed a sentence gives each the same output in
+    any company.
     """
     choose = Sampler(temperature, top_k, top_p, min_p, seed)
     return _collect(stream(model, *inputs, limits=limits, choose=choose, prefix=prefix), len(inputs[0]), limits.end)

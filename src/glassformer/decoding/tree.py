@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -51,7 +52,10 @@ class BeamTree:
 
 
 class BeamTrees:
-    """Watches a beam search, and keeps the tree of each sentence: `beam_search(…, watch=trees)`, then `trees[0]`."""
+    """Watches a beam search, and keeps the tree of each sentence: `beam_search(…, watch=trees)`, then `trees[0]`.
+
+    A second search begins anew.
+    """
 
     def __init__(self) -> None:
         self._trees: dict[int, BeamTree] = {}
@@ -59,11 +63,16 @@ class BeamTrees:
     def __getitem__(self, sentence: int) -> BeamTree:
         return self._trees[sentence]
 
+    def __iter__(self) -> Iterator[BeamTree]:
+        return (self._trees[sentence] for sentence in sorted(self._trees))
+
     def __len__(self) -> int:
         return len(self._trees)
 
     def __call__(self, step: Expansion) -> None:
         """Add what one step of the search looked at."""
+        if step.candidates.tokens.shape[-1] == 1:  # the first step of a search
+            self._trees.clear()
         for row, sentence in enumerate(step.sentences):
             self._grow(self._trees.setdefault(sentence, BeamTree()), step, row)
 

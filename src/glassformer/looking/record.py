@@ -46,8 +46,9 @@ class Trace:
     def attention(self, kind: str, layer: int) -> Tensor:
         """The weights of one layer's heads, (B, H, T, S).
 
-        A model that was stepped made one call a step: its queries are joined, and keys that an earlier query could
-        not see yet have weight 0.
+        A model that was stepped greedily made one call a step, with one query: they are joined, and keys that an earlier
+        query could not see yet have weight 0. Other calls are not joined: read them from `calls`. (In a beam search the
+        decoder's keys are the cache's slots, which all beams share.)
         """
         if (kind, layer) not in self.calls:
             known = ", ".join(f"{kind} {layer}" for kind, layer in self.calls) or "no attention at all"
@@ -59,6 +60,8 @@ class Trace:
             )
         if len({len(weights) for weights in calls}) > 1:
             raise InputError("sentences came or went between the recorded calls: read them one by one from `calls`")
+        if len(calls) > 1 and any(weights.shape[2] > 1 for weights in calls):
+            raise InputError(f"the {kind} attention ran {len(calls)} times: read the calls one by one from `calls`")
         keys = max(weights.shape[-1] for weights in calls)
         return torch.cat([F.pad(weights, (0, keys - weights.shape[-1])) for weights in calls], dim=2)
 
@@ -84,7 +87,7 @@ def record(model: nn.Module) -> Iterator[Trace]:
 
 def _kind(block: nn.Module, name: str) -> str:
     """What the attention of this name is for in its block."""
-    return next(kinds[name.split(".")[0]] for kind, kinds in KINDS.items() if isinstance(block, kind))
+    return next(kinds.get(name.split(".")[0], "attention") for kind, kinds in KINDS.items() if isinstance(block, kind))
 
 
 def _keep_in(calls: list[Tensor]) -> Callable[[Tensor], None]:

@@ -23,29 +23,33 @@ class EncoderDecoder(nn.Module):
     def forward(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
         """Logits (B, T, V) of the token after each of `target`, which is what the decoder reads, shifted right.
 
-        `source_mask` (B, S) is True where a source token is real. The target needs none: its padding comes last,
-        and nobody looks ahead.
+        `source_mask` (B, S) is True where a source token is real; padding comes last, since positions count from the
+        first column. The target needs no mask: nobody looks ahead to its padding.
         """
         return self.head(self.hidden(source, target, source_mask))  # type: ignore[no-any-return]
 
     def hidden(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
         """What the head scores: the decoder's vectors (B, T, D)."""
+        check_tokens(target, self.decoder.embedding.vocabulary, "the target")
         memory, mask = self.encode(source, source_mask)
         return self.decoder(target, memory, mask)  # type: ignore[no-any-return]
 
-    def encode(self, source: Tensor, source_mask: Tensor | None = None) -> tuple[Tensor, Mask | None]:
-        """The source (B, S) in context, (B, S, D), and the mask with which to attend to it."""
+    def encode(
+        self, source: Tensor, source_mask: Tensor | None = None, check: bool = False
+    ) -> tuple[Tensor, Mask | None]:
+        """The source (B, S) in context, (B, S, D), and the mask with which to attend to it.
+
+        `check` looks at the values of both wherever they are, also on an accelerator, which has to stop for it.
+        """
+        check_tokens(source, self.encoder.embedding.vocabulary, "the source", anywhere=check)
         if source_mask is not None:
-            check_keep(source_mask, source)
+            check_keep(source_mask, source, anywhere=check)
         mask = None if source_mask is None else padding(source_mask)
         return self.encoder(source, mask), mask
 
     def start(self, source: Tensor, source_mask: Tensor | None = None) -> DecoderState:
         """Read the source (B, S), and be ready to write."""
-        check_tokens(source, self.encoder.embedding.vocabulary, "the source", anywhere=True)
-        if source_mask is not None:
-            check_keep(source_mask, source, anywhere=True)
-        return self.decoder.start(*self.encode(source, source_mask))
+        return self.decoder.start(*self.encode(source, source_mask, check=True))
 
     def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
         """Read one more token for each beam, (B, k); logits (B, k, V) of the one after it."""

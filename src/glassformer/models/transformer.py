@@ -6,6 +6,7 @@ D model width, H heads, V vocabulary
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -17,9 +18,9 @@ from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
 from glassformer.parts.checks import check_positive
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import Activation, FeedForward, relu
+from glassformer.parts.feedforward import Activation, FeedForward, Linear, relu
 from glassformer.parts.norms import LayerNorm, Placement, PostNorm, PreNorm
-from glassformer.parts.positions import EmbeddingPositions, Sinusoidal
+from glassformer.parts.positions import AttentionPositions, EmbeddingPositions, NoPositions, Sinusoidal
 
 
 def transformer(
@@ -33,8 +34,11 @@ def transformer(
     decoder_layers: int | None = None,
     target_vocabulary: int | None = None,
     residual: Placement = PreNorm,
+    norm: Callable[[int], nn.Module] = LayerNorm,
     positions: EmbeddingPositions | None = None,
+    attention_positions: AttentionPositions | None = None,
     activation: Activation = relu,
+    linear: Linear = nn.Linear,
     attention_dropout: float = 0.0,
     tie_source: bool = True,
     tie_output: bool = True,
@@ -42,7 +46,8 @@ def transformer(
     """The encoder-decoder of "Attention Is All You Need".
 
     `tie_source`: source and target share one embedding. `tie_output`: the head scores tokens by the target's
-    embedding. Sinusoidal positions and pre-norm unless told otherwise. Dropout stands where the paper has it: on the
+    embedding. `positions` are added to the embeddings, sinusoidal unless told otherwise; `attention_positions` (rotary,
+    ALiBi) work in all self-attentions instead, or as well. Dropout stands where the paper has it: on the
     embeddings and on what each part adds to the residual stream.
     """
     check_positive(layers=layers, decoder_layers=layers if decoder_layers is None else decoder_layers)
@@ -52,24 +57,28 @@ def transformer(
             f"source and target cannot share an embedding: their vocabularies have {vocabulary} and "
             f"{target_vocabulary} tokens; pass tie_source=False"
         )
-    positions = Sinusoidal(width) if positions is None else positions
+    if positions is None:
+        positions = Sinusoidal(width) if attention_positions is None else NoPositions()
 
     def embed(vocabulary: int) -> Embedding:
         return Embedding(vocabulary, width, scale=math.sqrt(width), positions=positions, dropout=dropout)
 
-    def attention() -> nn.Module:
-        return residual(MultiHeadAttention(width, heads, dropout=attention_dropout), LayerNorm(width), dropout)
+    def attention(positions: AttentionPositions | None = attention_positions) -> nn.Module:
+        part = MultiHeadAttention(width, heads, dropout=attention_dropout, positions=positions, linear=linear)
+        return residual(part, norm(width), dropout)
 
     def feed_forward() -> nn.Module:
-        return residual(FeedForward(width, hidden, activation), LayerNorm(width), dropout)
+        return residual(FeedForward(width, hidden, activation, linear=linear), norm(width), dropout)
 
-    def final_norm() -> LayerNorm | None:
-        return LayerNorm(width) if residual.final_norm else None
+    def final_norm() -> nn.Module | None:
+        return norm(width) if residual.final_norm else None
 
     source = embed(vocabulary)
     target = source if tie_source else embed(target_vocabulary)
     encoder_blocks = [EncoderBlock(attention(), feed_forward()) for _ in range(layers)]
-    decoder_blocks = [DecoderBlock(attention(), attention(), feed_forward()) for _ in range(decoder_layers or layers)]
+    decoder_blocks = [
+        DecoderBlock(attention(), attention(None), feed_forward()) for _ in range(decoder_layers or layers)
+    ]
     encoder = Encoder(source, encoder_blocks, final_norm())
     decoder = Decoder(target, decoder_blocks, final_norm())
     initialise(encoder)

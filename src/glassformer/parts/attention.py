@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -64,6 +65,8 @@ def attention(
     if bias is not None:
         scores = scores + bias
     allowed = None if mask is None else mask.table(query.shape[-2], key.shape[-2], query.device)
+    if allowed is not None and allowed.dim() > scores.dim():
+        raise InputError(f"a mask with {allowed.dim()} dimensions needs queries (B, H, T, K), not {tuple(query.shape)}")
     if allowed is None:
         weights = scores.softmax(dim=-1)
     else:
@@ -82,9 +85,10 @@ def fused_attention(
     dropout: float = 0.0,
 ) -> Tensor:
     """The same by PyTorch's fused kernel, which never writes the weights down: (B, H, T, K)."""
-    table = bias
-    causal = mask is not None and mask.only_causal and bias is None and query.shape[2] == key.shape[2]
-    if mask is not None and not causal:
+    table, causal = bias, False
+    if mask is not None and mask.only_causal and bias is None and query.shape[2] == key.shape[2]:
+        causal = True
+    elif mask is not None:
         allowed = mask.table(query.shape[2], key.shape[2], query.device)
         if allowed is not None:
             table = allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
@@ -153,6 +157,10 @@ class MultiHeadAttention(nn.Module):
         self.positions = positions
         self.dropout = dropout
         self.observe: Callable[[Tensor], None] | None = None  # set while recording: is handed the weights (B, H, T, S)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes along: all but who is watching."""
+        return {**self.__dict__, "observe": None}
 
     def project(self, memory: Tensor) -> KeyValues:
         """Keys and values of a memory (B, S, D), (B, G, S, K) each: computed once, attended to many times."""

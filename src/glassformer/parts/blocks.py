@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from glassformer.errors import InputError
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.cache import Cache, DecoderState, KeyValues
 from glassformer.parts.embeddings import Embedding
@@ -60,8 +60,10 @@ class DecoderBlock(nn.Module):
         """The source's keys and values for this block's cross-attention, if it has one."""
         if self.cross_attention is None:
             return None
-        attention = next(part for part in self.cross_attention.modules() if isinstance(part, MultiHeadAttention))
-        return attention.project(memory)
+        for part in self.cross_attention.modules():
+            if isinstance(part, MultiHeadAttention):
+                return part.project(memory)
+        raise ConfigurationError("this block's cross-attention holds no MultiHeadAttention")
 
 
 class Encoder(nn.Module):
@@ -98,7 +100,10 @@ class Decoder(nn.Module):
         mask: Mask | None = None,
         place: Place = None,
     ) -> Tensor:
-        """All tokens (B, T) at once, none of which sees a later one: (B, T, D)."""
+        """All tokens (B, T) at once, none of which sees a later one: (B, T, D).
+
+        A `mask` narrows that down further (packed documents, windows); it is for this pass only, not for `step`.
+        """
         mask = causal() if mask is None else mask & causal()
         x = self.embedding(tokens, place)
         for block in self.blocks:
@@ -111,7 +116,7 @@ class Decoder(nn.Module):
         return DecoderState([Cache() for _ in self.blocks], sources, memory_mask)
 
     def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
-        """One more token for each beam, (B, k), to its vector (B, k, D)."""
+        """One more token for each beam, (B, k), to its vector (B, k, D). For inference: the caches are written in place."""
         place = state.position
         mask = state.grow(tokens)
         x = self.embedding(tokens, place)

@@ -66,8 +66,11 @@ class Int8Linear(nn.Module):
 
 
 def quantise(model: Model) -> Model:
-    """A copy of a model for inference, whose linear parts compute in 8-bit integers; the rest stays as it is."""
-    model = copy.deepcopy(model).eval().requires_grad_(False)
+    """A copy of a model for inference, whose linear parts compute in 8-bit integers and the rest in float32.
+
+    It cannot be saved: save the original, and quantise it again after loading.
+    """
+    model = copy.deepcopy(model).float().eval().requires_grad_(False)
     for module in list(model.modules()):
         for name, part in module.named_children():
             if isinstance(part, nn.Linear):
