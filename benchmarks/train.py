@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import random
 import statistics
@@ -20,7 +21,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # contenders share the memory
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +32,6 @@ from torch import Tensor, nn
 
 from glassformer.models import transformer
 from glassformer.parts import PostNorm
-from glassformer.recipe import Train
 from glassformer.training import Trainer
 
 PAD, END, START, FIRST = 1, 2, 3, 4  # FIRST: the first ordinary token
@@ -126,15 +129,25 @@ def ours(size: Size, device: torch.device, bf16: bool, compiled: bool) -> Steps:
     """Glassformer's own training loop."""
     torch.manual_seed(0)
     model = transformer(size.vocabulary, size.width, size.heads, size.layers, size.hidden, residual=PostNorm)
-    options = Train(
+    options: Any = SimpleNamespace(  # a recipe's [train], also where pydantic is not installed
         steps=10**9,
+        accumulate=1,
+        optimiser="adamw",
         lr=1e-4,
+        betas=(0.9, 0.98),
+        weight_decay=0.01,
         schedule="constant",
         warmup=0,
+        decay=0.2,
+        clip=1.0,
         smoothing=SMOOTHING,
         precision="bf16" if bf16 else "float32",
         compile=compiled,
+        ema=0.0,
+        average=0,
+        keep=1,
         log_every=10**9,
+        max_bad_steps=10,
         device=str(device),
     )
     trainer = Trainer(model, Batches([]), options, Path(tempfile.gettempdir()))
@@ -241,6 +254,7 @@ DEFAULT = {
 def race(size: Size, names: list[str], tokens: int, rounds: int, steps: int, device: torch.device) -> dict[str, float]:
     """The median tokens a second of every contender."""
     batches = [batch.to(device) for batch in make_batches(size.vocabulary, tokens, rounds * steps)]
+    warm_up = batches if device.type == "cuda" else batches[:3]  # a GPU's memory and compiler must have seen all shapes
     padding = statistics.mean(batch.padding for batch in batches)
     print(f"  {len(batches)} batches of {tokens} places, {padding:.1%} padding", flush=True)
     contenders = {}
@@ -248,7 +262,7 @@ def race(size: Size, names: list[str], tokens: int, rounds: int, steps: int, dev
         kind, *extras = name.split("+")
         contenders[name] = MAKERS[kind](size, device, "bf16" in extras, "compile" in extras)
         start = time.perf_counter()
-        contenders[name](batches[: max(3, steps // 2)])  # warm up, compile
+        contenders[name](warm_up)
         _wait(device)
         print(f"  {name}: warm after {time.perf_counter() - start:.1f} s", flush=True)
     speeds: dict[str, list[float]] = {name: [] for name in names}

@@ -1,8 +1,14 @@
-"""What every test shares: one seed, few threads, and hypothesis without a clock."""
+"""What every test shares: one seed, few threads, a cache of its own, and hypothesis without a clock."""
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
+
+from glassformer.run import Run, train
+from tiny import recipe
 
 settings.register_profile("glassformer", deadline=None, print_blob=True)
 settings.load_profile("glassformer")
@@ -12,3 +18,19 @@ torch.set_num_threads(1)  # the models are tiny, and pytest's workers share the 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(20260101)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where these tests, and the commands that they start, keep prepared data: not where the user does."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLASSFORMER_CACHE", str(folder))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Run:
+    """A small run that has learned to copy letters. It is everybody's: look, do not touch."""
+    return train(recipe(), tmp_path_factory.mktemp("runs") / "copy")

@@ -24,7 +24,7 @@ class TrainingError(GlassformerError, RuntimeError):
     """Work that was well asked for and failed: a loss that is no number, a full disk, a damaged checkpoint."""
 
 
-class Stopped(GlassformerError):
+class Stopped(GlassformerError):  # noqa: N818  (it is no error)
     """Training was asked to stop by a signal, saved its state, and did."""
 
     def __init__(self, signal: int, step: int) -> None:
@@ -33,7 +33,7 @@ class Stopped(GlassformerError):
 
 
 class DataError(InputError):
-    """Examples that cannot be had: a file that is missing or damaged, a bad row in strict mode, a source that is away."""
+    """Examples that cannot be had: a missing or damaged file, a bad row in strict mode, a source that is away."""
 
 
 class RunError(InputError):

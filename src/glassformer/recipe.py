@@ -11,12 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Section(BaseModel):
     """A table of the recipe: unknown keys are refused, values do not change afterwards."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Files(Section):
@@ -99,7 +100,7 @@ class DatesSource(Section):
     )
     first_year: Annotated[int, Field(ge=1, le=9999)] = Field(1950, description="the earliest year")
     last_year: Annotated[int, Field(ge=1, le=9999)] = Field(2049, description="the latest year")
-    seed: int = Field(0, description="which dates are drawn")
+    seed: Seed = Field(0, description="which dates are drawn")
 
     @model_validator(mode="after")
     def _in_order(self) -> DatesSource:
@@ -115,7 +116,7 @@ class ToySource(Section):
     count: Count = Field(5_000, description="training pairs")
     symbols: Annotated[int, Field(ge=2, le=26)] = Field(12, description="different letters")
     length: Count = Field(10, description="letters at most")
-    seed: int = Field(0, description="which strings are drawn")
+    seed: Seed = Field(0, description="which strings are drawn")
 
 
 Source = Annotated[
@@ -146,7 +147,7 @@ class Data(Section):
     strict: bool = Field(False, description="stop at the first bad row instead of counting and reporting it")
     valid: Fraction = Field(0.02, description="share split off for validation where the source has no such file")
     test: Fraction = Field(0.02, description="share split off for testing where the source has no such file")
-    seed: int = Field(0, description="which pairs are split off")
+    seed: Seed = Field(0, description="which pairs are split off")
     max_tokens: Count = Field(256, description="the longest side of a pair, in tokens")
     long: Literal["drop", "truncate", "split"] = Field(
         "truncate", description="what happens to longer pairs (split: cut both sides in step)"
@@ -216,7 +217,7 @@ class Train(Section):
     keep: Count = Field(3, description="checkpoints kept, besides the best")
     log_every: Count = Field(50, description="steps between lines in metrics.jsonl")
     max_bad_steps: Count = Field(10, description="steps in a row with a non-finite loss before stopping")
-    seed: int = Field(0, description="weights, order and dropout")
+    seed: Seed = Field(0, description="weights, order and dropout")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     strategy: Literal["ddp", "fsdp"] = Field("ddp", description="how many processes share the work, under torchrun")
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data import Pair, Prepared, Report, TokenPairs, prepare, read_pairs
+from glassformer.data import Prepared, Report, TokenPairs, prepare, read_pairs
 from glassformer.data.sources import Split
 from glassformer.data.store import write_starts
 from glassformer.recipe import Recipe
-from glassformer.recipes import make_recipe
 from glassformer.recipe import Tokenizer as Section
+from glassformer.recipes import make_recipe
 from glassformer.text import Tokenizer
 
 BYTES = Tokenizer.train([], Section(kind="byte"))
@@ -25,7 +25,7 @@ def pairs_of(
 ) -> tuple[list[tuple[str, str]], Report]:
     report = Report()
     found = list(read_pairs(recipe(source).source, split, base, report, strict))
-    assert all(isinstance(pair, Pair) and pair.place for pair in found)
+    assert all(pair.place for pair in found)
     return [(pair.source, pair.target) for pair in found], report
 
 

@@ -29,13 +29,12 @@ def trained(folder: Path, **options: object) -> tuple[Tokenizer, Any]:
 @pytest.fixture(scope="module", params=["unigram", "bpe", "unigram-bytes", "bpe-bytes", "bpe-plain"])
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tokenizer, Any]:
     kind, _, variant = request.param.partition("-")
-    more = {"bytes": {"byte_fallback": True, "vocab_size": 330}, "plain": {"normalization_rule_name": "identity"}}
-    options = {
-        "model_type": kind,
-        "vocab_size": 70,
-        **more.get(variant, {}),
-        **({"hard_vocab_limit": False} if kind == "unigram" else {}),
+    more: dict[str, dict[str, Any]] = {
+        "bytes": {"byte_fallback": True, "vocab_size": 330},
+        "plain": {"normalization_rule_name": "identity"},
+        "unigram": {"hard_vocab_limit": False},
     }
+    options = {"model_type": kind, "vocab_size": 70, **more.get(variant, {}), **more.get(kind, {})}
     return trained(tmp_path_factory.mktemp("model"), **options)
 
 

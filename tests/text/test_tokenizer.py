@@ -195,7 +195,7 @@ def test_special_tokens_of_others_are_found_or_added(names: list[str], expected:
 
 
 def test_what_others_add_around_a_text_is_left_out(tmp_path: Path) -> None:
-    engine = Engine(models.WordLevel({"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[PAD]": 3, "cat": 4}, unk_token="[UNK]"))
+    engine = Engine(models.WordLevel({"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[PAD]": 3, "cat": 4}, "[UNK]"))
     engine.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     engine.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
     engine.enable_truncation(3)
@@ -205,7 +205,7 @@ def test_what_others_add_around_a_text_is_left_out(tmp_path: Path) -> None:
 
 
 def test_ids_with_gaps_are_all_counted() -> None:
-    engine = Engine(models.WordLevel({"<unk>": 0, "cat": 70}, unk_token="<unk>"))
+    engine = Engine(models.WordLevel({"<unk>": 0, "cat": 70}, "<unk>"))
     assert Tokenizer(engine).size > 70
 
 

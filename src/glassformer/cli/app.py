@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -10,38 +11,46 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
-from rich.console import Console
 
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
-out = Console(highlight=False)
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="Transformers you can see through: train a translator with one command, use it, look inside.",
 )
 
-RunFolder = Annotated[Path, typer.Option("--run", help="a folder that train made", show_default=False)]
-Beam = Annotated[int | None, typer.Option(help="beam width; 1: greedy; the recipe's if not given")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps")]
-Changes = Annotated[list[str] | None, typer.Option("--set", help="change a key: train.lr=3e-4; may be repeated")]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+RecipeName = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="a recipe file, or the name of one that ships", show_default=False)
+]
+RunFolder = Annotated[Path, typer.Option("--run", metavar="DIR", help="a folder that train made", show_default=False)]
+Beam = Annotated[int | None, typer.Option(metavar="N", min=1, help="beam width; 1: greedy; the recipe's if not given")]
+Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, mps")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="change a key: train.lr=3e-4; may be repeated"),
+]
+AsJson = Annotated[bool, typer.Option("--json", metavar="", help="print JSON")]
 
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(help="a recipe file, or the name of one that ships", show_default=False)],
-    folder: Annotated[Path | None, typer.Option("--out", help="the run folder; runs/NAME if not given")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on from the last checkpoint")] = False,
+    recipe: RecipeName,
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="the run folder; runs/NAME if not given")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", metavar="", help="go on from the last checkpoint")] = False,
     changes: Changes = None,
 ) -> None:
     """Train a model as a recipe says.
 
-    Examples: `glassformer train dates` · `glassformer train my.toml --out runs/first --set train.steps=2000` ·
-    `glassformer train my.toml --out runs/first --resume` · `torchrun --nproc-per-node 2 -m glassformer train my.toml`
+    - `glassformer train dates`
+    - `glassformer train my.toml --out runs/first --set train.steps=2000`
+    - `glassformer train my.toml --out runs/first --resume`
+    - `torchrun --nproc-per-node 2 -m glassformer train my.toml`
     """
     from glassformer.cli.progress import TrainingProgress
     from glassformer.cli.showing import finish
@@ -50,37 +59,49 @@ def train(
 
     path = find_recipe(recipe)
     chosen = Path("runs") / path.stem if folder is None else folder
+    read = read_recipe(path, changes)
+    if os.environ.get("RANK", "0") != "0":  # torchrun's other processes work in silence
+        run_training(read, chosen, base=path.parent, resume=resume)
+        return
     with TrainingProgress() as progress:
-        run = run_training(read_recipe(path, changes), chosen, base=path.parent, resume=resume, listener=progress)
+        run = run_training(read, chosen, base=path.parent, resume=resume, listener=progress)
     finish(run, chosen)
 
 
 @app.command()
 def translate(
     run: RunFolder,
-    file: Annotated[str, typer.Argument(help="a text file, a sentence a line; - for standard input")] = "-",
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="a text file, a sentence a line; - for standard input")
+    ] = "-",
     beam: Beam = None,
-    nbest: Annotated[int, typer.Option(help="outputs for each line, best first, with their scores")] = 1,
-    stream: Annotated[bool, typer.Option("--stream", help="show each word as it is written (greedy)")] = False,
+    nbest: Annotated[
+        int, typer.Option(metavar="N", min=1, help="outputs for each line: its number, score, text; best first")
+    ] = 1,
+    stream: Annotated[
+        bool, typer.Option("--stream", metavar="", help="show each word as it is written (greedy)")
+    ] = False,
     device: Device = "auto",
 ) -> None:
     """Translate lines: one line in, one line out, in the same order.
 
-    Examples: `glassformer translate --run runs/dates days.txt` ·
-    `echo "5 May 2031" | glassformer translate --run runs/dates --nbest 3`
+    - `glassformer translate --run runs/dates days.txt > iso.txt`
+    - `echo "5 May 2031" | glassformer translate --run runs/dates --nbest 3`
     """
-    from glassformer.cli.showing import bar
+    from glassformer.cli.showing import bar, read_lines
     from glassformer.run import Run
 
+    if stream and (nbest > 1 or (beam or 1) > 1):
+        raise ConfigurationError("--stream shows the greedy output as it is written: it goes with no --beam or --nbest")
     loaded = Run.load(run, device)
-    lines = _lines(file)
     if stream:
-        for line in lines:
+        for line in read_lines(file):
             for piece in loaded.stream(line):
-                sys.stdout.write(piece)
+                sys.stdout.write(piece.replace("\n", " "))
                 sys.stdout.flush()
             sys.stdout.write("\n")
         return
+    lines = list(read_lines(file))
     if nbest > 1:
         beam = max(nbest, beam or loaded.recipe.decode.beam)
     with bar("translating", len(lines)) as progress:
@@ -95,16 +116,18 @@ def translate(
 def evaluate(
     run: RunFolder,
     data: Annotated[
-        Path | None, typer.Option(help="a TSV of source and target; the run's own test split if not given")
+        Path | None,
+        typer.Option(metavar="FILE", help="a TSV of source and target; the run's own test split if not given"),
     ] = None,
-    split: Annotated[str, typer.Option(help="valid or test, of the run's own data")] = "test",
+    split: Annotated[str, typer.Option(metavar="NAME", help="valid or test, of the run's own data")] = "test",
     beam: Beam = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Score a run: sacreBLEU with its signature, chrF, exact match, perplexity.
 
-    Examples: `glassformer evaluate --run runs/dates` · `glassformer evaluate --run runs/dates --data mine.tsv --json`
+    - `glassformer evaluate --run runs/dates`
+    - `glassformer evaluate --run runs/dates --data mine.tsv --json`
     """
     from glassformer.cli.showing import bar, tsv_pairs
     from glassformer.run import Run
@@ -122,93 +145,116 @@ def evaluate(
     if as_json:
         sys.stdout.write(json.dumps(facts) + "\n")
         return
-    out.print(f"{len(pairs):,} pairs")
-    out.print(f"exact match  {found.scores.exact:.2%}")
-    out.print(f"BLEU         {found.scores.bleu:.2f}   {found.scores.bleu_signature}", markup=False)
-    out.print(f"chrF         {found.scores.chrf:.2f}   {found.scores.chrf_signature}", markup=False)
-    out.print(f"perplexity   {found.perplexity:.3f}   (loss {found.loss:.4f} per target token)")
+    scores = found.scores
+    sys.stdout.write(
+        f"{len(pairs):,} pairs\n"
+        f"exact match  {scores.exact:.2%}\n"
+        f"BLEU         {scores.bleu:.2f}   {scores.bleu_signature}\n"
+        f"chrF         {scores.chrf:.2f}   {scores.chrf_signature}\n"
+        f"perplexity   {found.perplexity:.3f}   (loss {found.loss:.4f} per target token)\n"
+    )
 
 
 @app.command()
 def data(
-    recipe: Annotated[str, typer.Argument(help="a recipe file, or the name of one that ships", show_default=False)],
-    samples: Annotated[int, typer.Option(help="pairs to show")] = 5,
+    recipe: RecipeName,
+    samples: Annotated[int, typer.Option(metavar="N", min=0, help="pairs to show")] = 5,
     changes: Changes = None,
     as_json: AsJson = False,
 ) -> None:
     """Prepare a recipe's data and describe it: counts, lengths, samples, what was dropped, tokens per word.
 
-    Example: `glassformer data dates`
+    - `glassformer data dates`
     """
     from glassformer.cli.progress import TrainingProgress
     from glassformer.cli.showing import describe
     from glassformer.data import prepare
-    from glassformer.recipes import find_recipe, read_recipe
+    from glassformer.recipes import anchored, find_recipe, read_recipe
     from glassformer.run import cache_folder
 
     path = find_recipe(recipe)
-    read = read_recipe(path, changes)
+    read = anchored(read_recipe(path, changes), path.parent)  # as train does, which finds it in the cache
     with TrainingProgress() as progress:
-        prepared = prepare(read, path.parent, cache_folder(), progress.stage)
+        prepared = prepare(read, Path.cwd(), cache_folder(), progress.stage)
     describe(prepared, read, samples, as_json)
 
 
 @app.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="a recipe to show", show_default=False)] = None,
-    full: Annotated[bool, typer.Option("--full", help="with every key and its meaning")] = False,
+    name: Annotated[str | None, typer.Argument(metavar="RECIPE", help="a recipe to show", show_default=False)] = None,
+    full: Annotated[bool, typer.Option("--full", metavar="", help="with every key and its meaning")] = False,
 ) -> None:
     """List the recipes that ship, or show one.
 
-    Examples: `glassformer recipes` · `glassformer recipes dates` · `glassformer recipes dates --full > my.toml`
+    - `glassformer recipes`
+    - `glassformer recipes dates`
+    - `glassformer recipes dates --full > my.toml`
     """
     from glassformer.recipes import bundled, find_recipe, read_recipe, to_toml
 
     if name is None:
         width = max(len(each) for each in bundled())
         for each, path in bundled().items():
-            out.print(f"{each:{width}}  {read_recipe(path).title}", markup=False)
+            sys.stdout.write(f"{each:{width}}  {read_recipe(path).title}\n")
         return
     path = find_recipe(name)
-    sys.stdout.write(to_toml(read_recipe(path), comments=True) if full else path.read_text(encoding="utf-8"))
+    read = read_recipe(path)
+    sys.stdout.write(to_toml(read, comments=True) if full else path.read_text(encoding="utf-8"))
 
 
-def _lines(file: str) -> list[str]:
-    """The lines of a file, or of standard input."""
-    try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return data.decode("utf-8").splitlines()
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{'standard input' if file == '-' else file}:{line}: is not UTF-8 text") from None
+def _version(wanted: bool) -> None:
+    if wanted:
+        from glassformer import __version__
+
+        sys.stdout.write(f"glassformer {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Transformers you can see through: train a translator with one command, use it, look inside."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; what goes wrong becomes a sentence and an exit code."""
     warnings.showwarning = _warn
-    sys.exit(_guarded(lambda: app(arguments, standalone_mode=True)))
+    sys.exit(_guarded(lambda: app(arguments, prog_name="glassformer")))
 
 
-def _guarded(work: Callable[[], Any]) -> int:
+def _guarded(work: Callable[[], Any]) -> int | str | None:
     try:
-        work()
+        try:
+            work()
+        finally:
+            sys.stdout.flush()
+    except SystemExit as end:  # how typer ends, well or not
+        return _deaf() if isinstance(end.__context__, BrokenPipeError) else end.code
     except Stopped as stopped:
         return _complain(stopped, 128 + stopped.signal)
     except (InputError, ConfigurationError) as error:
         return _complain(error, 2)
     except GlassformerError as error:
         return _complain(error, 1)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # `| head` has seen enough
-        sys.stderr.close()
-        return 0
+    except BrokenPipeError:
+        return _deaf()
+    except OSError as error:
+        return _complain(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
+    except (MemoryError, torch.OutOfMemoryError):
+        return _complain("there is not enough memory: lower train.batch_tokens, decode.batch or model.width", 1)
     return 0
 
 
-def _complain(error: Exception, code: int) -> int:
+def _deaf() -> int:
+    """Nobody reads on: `| head` has seen enough. Python's own last flush must not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _complain(error: Exception | str, code: int) -> int:
     sys.stderr.write("".join(f"glassformer: {line}\n" for line in str(error).splitlines()))
     return code
 

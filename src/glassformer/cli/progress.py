@@ -2,79 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from glassformer.data import Prepared
 from glassformer.models import EncoderDecoder
 
-console = Console(stderr=True, highlight=False)
+PLAIN_EVERY = 100  # steps between lines where there is no terminal
+
+
+class Bar(Progress):
+    """A bar with a line of numbers under it."""
+
+    note = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """What is shown: rich asks."""
+        yield self.make_tasks_table(self.tasks)
+        if self.note:
+            yield Text(self.note, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 class TrainingProgress:
     """Listens to a training and shows it."""
 
     def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, TextColumn("{task.fields[note]}"), console=console)
+        self._bar = Bar(*columns, console=self._console)
         self._task: TaskID | None = None
         self._stage = ""
-        self._note = ""
+        self._told = 0  # the last step of which a plain line was written
 
     def __enter__(self) -> TrainingProgress:
-        if console.is_terminal:
+        if self._console.is_terminal:
             self._bar.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._bar.stop()
+        if self._console.is_terminal:  # it would end with an empty line
+            self._bar.stop()
 
     def stage(self, name: str, done: int, total: int | None) -> None:
         """A stage of preparation."""
         if name != self._stage:
-            self._begin(name, total)
-        self._update(done, total)
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._stage, self._task = name, self._bar.add_task(name, total=total)
+        if self._task is not None and self._console.is_terminal:
+            self._bar.update(self._task, completed=done, total=total)
 
     def prepared(self, prepared: Prepared, model: EncoderDecoder) -> None:
         """The data is ready, the model is built."""
         parameters = sum(parameter.numel() for parameter in model.parameters())
         for line in prepared.report.lines():
-            console.print(line, markup=False)
+            self._say(line)
         source, target = prepared.source_tokenizer, prepared.target_tokenizer
         sizes = f"{source.size:,}" if source is target else f"{source.size:,} and {target.size:,}"
-        console.print(f"{sizes} tokens in the vocabulary; {parameters:,} parameters in the model")
+        self._say(f"{sizes} tokens in the vocabulary; {parameters:,} parameters in the model")
 
     def tick(self, record: dict[str, Any]) -> None:
         """A step."""
-        if self._stage != "training":
-            self._begin("training", record["steps"])
-        self._update(record["step"], record["steps"])
+        self.stage("training", record["step"], record["steps"])
 
     def log(self, record: dict[str, Any]) -> None:
         """A measurement."""
         if "valid_loss" in record:
-            scores = "  ".join(
-                f"{name} {record[f'valid_{name}']:.4g}" for name in ("loss", "perplexity", "bleu", "chrf", "exact")
-            )
-            console.print(f"step {record['step']:,}: validation  {scores}")
-        else:
-            self._note = (
-                f"epoch {record['epoch'] + 1}  loss {record['loss']:.3f}  lr {record['lr']:.2g}  "
-                f"{record['tokens_per_s']:,.0f} tokens/s  padding {record['padding']:.1%}  "
-                f"{record['eta']:.0f} s to go" + (f"  skipped {record['skipped']}" if record["skipped"] else "")
-            )
-            if not console.is_terminal and record["step"] % 100 == 0:
-                console.print(f"step {record['step']:,}: {self._note}")
+            names = ("loss", "perplexity", "bleu", "chrf", "exact")
+            scores = "  ".join(f"{name} {record[f'valid_{name}']:.4g}" for name in names)
+            self._say(f"step {record['step']:,}: validation  {scores}")
+            return
+        self._bar.note = (
+            f"epoch {record['epoch'] + 1}  loss {record['loss']:.3f}  lr {record['lr']:.2g}  "
+            f"{record['tokens_per_s']:,.0f} tokens/s  padding {record['padding']:.1%}  "
+            f"{timedelta(seconds=round(record['eta']))} to go"
+            + (f"  skipped {record['skipped']}" if record["skipped"] else "")
+        )
+        if not self._console.is_terminal and record["step"] - self._told >= PLAIN_EVERY:
+            self._told = record["step"]
+            self._say(f"step {record['step']:,}: {self._bar.note}")
 
-    def _begin(self, stage: str, total: int | None) -> None:
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-        self._stage, self._note = stage, ""
-        self._task = self._bar.add_task(stage, total=total, note="")
-
-    def _update(self, done: int, total: int | None) -> None:
-        if self._task is not None and console.is_terminal:
-            self._bar.update(self._task, completed=done, total=total, note=self._note)
+    def _say(self, line: str) -> None:
+        self._console.print(line, markup=False, soft_wrap=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
+from rich.text import Text
 
 from glassformer.data import Prepared, Report, read_pairs
 from glassformer.errors import InputError
@@ -24,7 +27,7 @@ from glassformer.run.telling import read_metrics
 
 out = Console(highlight=False)
 BARS = " ▁▂▃▄▅▆▇█"
-SHOWN = 10  # translations at the end of a training
+SHOWN, SCORED = 10, 1000  # translations at the end of a training, and pairs that are scored
 
 
 @contextmanager
@@ -42,42 +45,70 @@ def bar(name: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
 def tsv_pairs(path: Path) -> list[tuple[str, str]]:
     """The pairs of a TSV file."""
     report = Report()
-    section = TsvSource(kind="tsv", train=str(path.resolve()))
-    pairs = [(pair.source, pair.target) for pair in read_pairs(section, "train", path.parent, report, strict=True)]
+    section = TsvSource(kind="tsv", train=str(path))
+    found = read_pairs(section, "train", Path.cwd(), report, strict=False)
+    pairs = [(pair.source, pair.target) for pair in found]
+    if report.examples:
+        raise InputError(report.examples[0])
     if not pairs:
         raise InputError(f"{path}: holds no pair")
     return pairs
+
+
+def read_lines(file: str) -> Iterator[str]:
+    """The lines of a file, or of standard input, one after the other; only a line feed ends a line."""
+    name = "standard input" if file == "-" else file
+    try:
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                plain = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                try:
+                    yield plain.decode("utf-8").removesuffix("\n").removesuffix("\r")
+                except UnicodeDecodeError:
+                    raise InputError(f"{name}:{number}: is not UTF-8 text") from None
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror}") from None
 
 
 def finish(run: Run, folder: Path) -> None:
     """What is shown when a training has ended: translations, scores, where it looks, what to try next."""
     loss_figure(read_metrics(folder), folder / "loss.png", run.recipe.title)
     try:
-        pairs = run.pairs("test")
-    except InputError:
-        out.print(f"\nThe run is in {folder}", markup=False)
+        pairs = run.pairs("test")[:SCORED]
+    except InputError:  # no test pairs
+        _say(f"\nThe run is in {folder}, the picture of its loss is {folder / 'loss.png'}.")
         return
-    out.print()
-    for source, reference in pairs[:SHOWN]:
-        text = run.translate([source])[0].text
-        out.print(
-            f"  {source}  →  {text}" + ("" if text == reference else f"   (reference: {reference})"), markup=False
-        )
-    scores = run.evaluate(pairs[:1000]).scores
-    out.print(f"\n{min(len(pairs), 1000):,} test pairs that it never saw: exact match {scores.exact:.1%}, ", end="")
-    out.print(f"BLEU {scores.bleu:.1f}, chrF {scores.chrf:.1f}")
-    source = next((source for source, _ in pairs if source.isascii()), pairs[0][0])
+    with bar("testing", len(pairs)) as progress:
+        found = run.evaluate(pairs, progress=progress)
+    _say("")
+    for (source, reference), text in list(zip(pairs, found.outputs, strict=True))[:SHOWN]:
+        _say(f"  {source}  →  {text}" + ("" if text == reference else f"   (reference: {reference})"))
+    scores = f"exact match {found.scores.exact:.1%}, BLEU {found.scores.bleu:.1f}, chrF {found.scores.chrf:.1f}"
+    _say(f"\n{len(pairs):,} test pairs that it never saw: {scores}")
+    source = _example(run, [source for source, _ in pairs])
     seen = look(run, source)
-    title = f"{source} → {seen.translation.text}"
-    attention_figure(seen.mean, seen.target, seen.source, folder / "attention.png", title)
-    out.print("\nWhere it looked while writing (cross-attention, mean of all heads; bright = much):\n")
-    out.print(attention_text(seen.mean, seen.target, seen.source))
-    out.print(f"\nThe run is in {folder}: pictures in {folder}/attention.png and {folder}/loss.png", markup=False)
-    out.print("Try next:", markup=False)
-    example = source.replace('"', "")
-    out.print(f'  echo "{example}" | glassformer translate --run {folder} --nbest 3', markup=False)
-    out.print(f"  glassformer evaluate --run {folder}", markup=False)
-    out.print("  glassformer recipes", markup=False)
+    attention_figure(
+        seen.mean, seen.target, seen.source, folder / "attention.png", f"{source} → {seen.translation.text}"
+    )
+    heat = attention_text(seen.mean, seen.target, seen.source)
+    if max(Text.from_markup(line).cell_len for line in heat.splitlines()) <= out.width:
+        _say("\nWhere it looked: a line for each token written, a column for each read.\n")
+        out.print(heat)
+    _say(f"\nThe run is in {folder}, the pictures are {folder / 'attention.png'} and loss.png.")
+    _say("Try next:")
+    _say(f"  echo {shlex.quote(source)} | glassformer translate --run {shlex.quote(str(folder))} --nbest 3")
+    _say(f"  glassformer evaluate --run {shlex.quote(str(folder))}")
+    _say("  glassformer recipes")
+
+
+def _say(line: str) -> None:
+    out.print(line, markup=False, soft_wrap=True)
+
+
+def _example(run: Run, sources: list[str]) -> str:
+    """A text to look at: short enough for a terminal, and in letters that every terminal has, if there is one."""
+    fitting = [source for source in sources if 4 <= len(run.encode(source)) <= 14] or [min(sources, key=len)]
+    return next((source for source in fitting if source.isascii()), fitting[0])
 
 
 def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) -> None:
@@ -92,21 +123,18 @@ def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) ->
         sys.stdout.write(json.dumps(facts) + "\n")
         return
     if recipe.title:
-        out.print(recipe.title, markup=False)
+        _say(recipe.title)
     for line in prepared.report.lines():
-        out.print(line, markup=False)
+        _say(line)
     for name, split in facts["splits"].items():
         for side in ("source", "target"):
             row = split[side]
-            out.print(
-                f"{name:6} {side}  mean {row['mean']:5.1f} tokens, longest {row['longest']:4}   {row['histogram']}",
-                markup=False,
-            )
+            _say(f"{name:6} {side}  mean {row['mean']:5.1f} tokens, longest {row['longest']:4}   {row['histogram']}")
     words = facts["tokens_per_word"]
     if words:
-        out.print(f"tokens per word: source {words['source']:.2f}, target {words['target']:.2f}")
+        _say(f"tokens per word: source {words['source']:.2f}, target {words['target']:.2f}")
     for source, target in texts[:samples]:
-        out.print(f"  {source}  →  {target}", markup=False)
+        _say(f"  {source}  →  {target}")
 
 
 def _lengths(lengths: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -133,12 +133,12 @@ class Batches:
 
     def _rows(self, plan: Plan, at: int) -> NDArray[np.int32]:
         """The rank's rows of the group of batches that starts at a position."""
-        left = len(plan) - at
-        if left >= self.ranks:
-            return plan.rows(at + self.rank)
-        tail = plan.order[plan.cuts[at] :]  # fewer batches than ranks: all get a share of their rows
-        mine = tail[self.rank :: self.ranks]
-        return mine if len(mine) else tail[:1]
+        left = min(len(plan) - at, self.ranks)
+        mine = self.rank * left // self.ranks  # where batches are fewer than ranks, some ranks share one
+        sharers = [rank for rank in range(self.ranks) if rank * left // self.ranks == mine]
+        rows = plan.rows(at + mine)
+        share = rows[sharers.index(self.rank) :: len(sharers)]
+        return share if len(share) else rows[:1]
 
     def _plan(self) -> Plan:
         if self._planned is None or self._planned[0] != self.epoch:

@@ -37,8 +37,11 @@ Dir::Cache "{folder}/cache";
 def files(language: str) -> tuple[Path, ...]:
     """The Translation files of English and a language; fetched once, then kept in the user's cache folder."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer" / f"debian-{language}"
-    if not folder.is_dir():
-        _fetch(language, folder)
+    try:
+        if not folder.is_dir():
+            _fetch(language, folder)
+    except OSError as error:
+        raise DataError(f"{folder}: the descriptions cannot be kept there: {error.strerror or error}") from None
     found = sorted(folder.glob("*Translation-*"))
     if {path.name.rpartition("-")[2] for path in found} != {"en", language}:
         raise DataError(f"{folder}: lacks descriptions in English and {language!r}: remove it to fetch them again")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HELD_OUT = 1_000  # pairs in valid and in test each
 SHARE = 1 / 20  # of the days, or of the strings, for valid and for test each
-PATIENCE = 200  # draws for a pair before the source is taken to be exhausted
+PATIENCE = 2_000  # draws in vain after which there is taken to be nothing left
 
 
 def split_of(text: str, seed: int) -> str:
@@ -39,11 +39,13 @@ def dates(source: DatesSource, split: str) -> Iterator[Row]:
     every = (first + timedelta(days) for days in range((last - first).days + 1))
     days = [day for day in every if split_of(day.isoformat(), source.seed) == split]
 
-    def draw(dice: random.Random) -> tuple[str, str]:
+    def draw(dice: random.Random) -> tuple[str, str] | None:
+        if not days:
+            return None
         day = dice.choice(days)
         return dice.choice(styles)(day), day.isoformat()
 
-    return _drawn(draw, f"dates {split}", source.count if split == "train" else HELD_OUT, source.seed, bool(days))
+    return _drawn(draw, f"dates {split}", source.count if split == "train" else HELD_OUT, source.seed)
 
 
 def _styles(name: str) -> list[Callable[[date], str]]:
@@ -77,24 +79,23 @@ def toys(source: ToySource, split: str) -> Iterator[Row]:
         "sort": sorted,
     }
 
-    def draw(dice: random.Random) -> tuple[str, str]:
-        while True:
-            drawn = dice.choices(letters, k=dice.randint(1, source.length))
-            if split_of("".join(drawn), source.seed) == split:
-                return " ".join(drawn), " ".join(change[source.kind](drawn))
+    def draw(dice: random.Random) -> tuple[str, str] | None:
+        drawn = dice.choices(letters, k=dice.randint(1, source.length))
+        if split_of("".join(drawn), source.seed) != split:
+            return None
+        return " ".join(drawn), " ".join(change[source.kind](drawn))
 
-    found = any(split_of(letter, source.seed) == split for letter in letters) or source.length > 3
-    return _drawn(draw, f"{source.kind} {split}", source.count if split == "train" else HELD_OUT, source.seed, found)
+    return _drawn(draw, f"{source.kind} {split}", source.count if split == "train" else HELD_OUT, source.seed)
 
 
-def _drawn(
-    draw: Callable[[random.Random], tuple[str, str]], name: str, count: int, seed: int, possible: bool
-) -> Iterator[Row]:
+def _drawn(draw: Callable[[random.Random], tuple[str, str] | None], name: str, count: int, seed: int) -> Iterator[Row]:
     """So many different pairs, or as many as there are."""
     dice, seen, misses = random.Random(f"{name} {seed}"), set[tuple[str, str]](), 0
-    while possible and len(seen) < count and misses < PATIENCE:
+    while len(seen) < count and misses < PATIENCE:
         pair = draw(dice)
-        misses = misses + 1 if pair in seen else 0
-        if pair not in seen:
+        if pair is None or pair in seen:
+            misses += 1
+        else:
+            misses = 0
             seen.add(pair)
             yield *pair, f"{name}:{len(seen)}"

@@ -40,11 +40,11 @@ def prepare(recipe: Recipe, base: Path, cache: Path, progress: Progress | None =
     `base` is the folder that the recipe's paths start from; `progress` hears the stage, how many pairs are done, and
     of how many if that is known.
     """
-    folder = cache / caches.fingerprint(recipe, base, cache)
-    prepared = _open(folder)
-    if prepared is not None:
-        return prepared
     try:
+        folder = cache / caches.fingerprint(recipe, base, cache)
+        prepared = _open(folder)
+        if prepared is not None:
+            return prepared
         cache.mkdir(parents=True, exist_ok=True)
         caches.sweep(cache)
         with tempfile.TemporaryDirectory(prefix=caches.UNFINISHED, dir=cache, ignore_cleanup_errors=True) as name:

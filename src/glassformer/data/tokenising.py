@@ -12,11 +12,13 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,42 +141,47 @@ def tokenise(jobs: list[Job], tokenizers: tuple[Tokenizer, Tokenizer], tick: Cal
 
 def _in_processes(jobs: list[Job], tick: Callable[[int], None]) -> None:
     """Start a worker for each job and listen to all of them."""
-    import selectors
+    workers, heard = list[subprocess.Popen[str]](), SimpleQueue[tuple[int, int | None]]()
+    try:
+        for number, job in enumerate(jobs):
+            workers.append(_start(job))
+            threading.Thread(target=_listen, args=(workers[-1], number, heard), daemon=True).start()
+        done, ended = [0] * len(jobs), 0
+        while ended < len(jobs):
+            number, count = heard.get()
+            if count is None:
+                ended += 1
+            else:
+                done[number] = count
+                tick(sum(done))
+        for job, worker in zip(jobs, workers, strict=True):
+            if worker.wait():
+                raise DataError(f"a process that tokenised {job.name} ended with code {worker.returncode}")
+            job.file("job").unlink()
+    finally:
+        for worker in workers:
+            worker.kill()  # does nothing to one that has ended
+            worker.wait()
 
-    environment = os.environ | {
-        "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    }
-    workers, done = [], [0] * len(jobs)
-    with selectors.DefaultSelector() as selector:
-        try:
-            for number, job in enumerate(jobs):
-                path = job.file("job")
-                path.write_text(json.dumps(asdict(job)), encoding="utf-8")
-                command = [sys.executable, "-c", f"from {__name__} import main; main({str(path)!r})"]
-                worker = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment)  # noqa: S603
-                workers.append(worker)
-                if worker.stdout is not None:
-                    selector.register(worker.stdout, selectors.EVENT_READ, number)
-            while selector.get_map():
-                for key, _ in selector.select():
-                    line = key.fileobj.readline()  # type: ignore[union-attr]  # a pipe, registered above
-                    if not line:
-                        selector.unregister(key.fileobj)
-                    else:
-                        done[key.data] = int(line)
-                        tick(sum(done))
-            for job, worker in zip(jobs, workers, strict=True):
-                if worker.wait():
-                    raise DataError(f"a process that tokenised {job.name} ended with code {worker.returncode}")
-                job.file("job").unlink()
-        finally:
-            for worker in workers:
-                if worker.poll() is None:
-                    worker.kill()
-                    worker.wait()
-                if worker.stdout is not None:
-                    worker.stdout.close()
+
+def _start(job: Job) -> subprocess.Popen[str]:
+    path = job.file("job")
+    path.write_text(json.dumps(asdict(job)), encoding="utf-8")
+    command = [sys.executable, "-c", f"from {__name__} import main; main({str(path)!r})"]
+    search = os.pathsep.join(filter(None, sys.path))
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": search}
+    return subprocess.Popen(  # noqa: S603  # our own Python
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def _listen(worker: subprocess.Popen[str], number: int, heard: SimpleQueue[tuple[int, int | None]]) -> None:
+    """Pass on how far a worker is, and that it has ended."""
+    if worker.stdout is not None:
+        with worker.stdout as lines:
+            for line in lines:
+                heard.put((number, int(line)))
+    heard.put((number, None))
 
 
 def main(name: str) -> None:

@@ -1,5 +1,5 @@
 """Evaluation: how good outputs are, by the field's own libraries, so that numbers can be compared."""
 
-from glassformer.evaluation.metrics import Scores, score
+from glassformer.evaluation.metrics import Scores, perplexity, score
 
-__all__ = ["Scores", "score"]
+__all__ = ["Scores", "perplexity", "score"]

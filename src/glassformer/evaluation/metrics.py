@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ def score(outputs: Sequence[str], references: Sequence[str]) -> Scores:
         raise InputError(f"there are {len(outputs)} outputs but {len(references)} references")
     if not outputs:
         raise InputError("there is nothing to score: no output and no reference")
-    bleu, chrf = BLEU(), CHRF()
+    bleu, chrf = BLEU(force=True), CHRF()  # text with a space before its full stop is no reason to complain
     return Scores(
         bleu=bleu.corpus_score(list(outputs), [list(references)]).score,
         chrf=chrf.corpus_score(list(outputs), [list(references)]).score,
@@ -36,3 +37,8 @@ def score(outputs: Sequence[str], references: Sequence[str]) -> Scores:
         bleu_signature=str(bleu.get_signature()),
         chrf_signature=str(chrf.get_signature()),
     )
+
+
+def perplexity(loss: float) -> float:
+    """e to the loss: how many equally likely tokens the model hesitates between."""
+    return math.exp(min(loss, 700))

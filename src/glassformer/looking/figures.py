@@ -6,13 +6,17 @@ H heads, T target length, S source length
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from glassformer.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHADES = " ░▒▓█"  # from no attention to all of it
 
@@ -22,33 +26,38 @@ def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str
     from matplotlib.figure import Figure
 
     _check(weights, rows, columns)
-    width, height = 2.2 + 0.34 * len(columns), 1.8 + 0.34 * len(rows)
+    width = max(2.2 + 0.34 * len(columns) + 0.08 * max(map(len, rows)), 0.07 * len(title))
+    height = 1.8 + 0.34 * len(rows) + 0.07 * max(map(len, columns))
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(weights.float().cpu().numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns, rotation=60, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(len(rows)), rows)
+    axes.set_xticks(range(len(columns)), columns, rotation=60, ha="right", rotation_mode="anchor", parse_math=False)
+    axes.set_yticks(range(len(rows)), rows, parse_math=False)  # $ is a dollar
     axes.set_xlabel("read (source tokens)")
     axes.set_ylabel("written (target tokens)")
-    axes.set_title(title, fontsize=10)
+    axes.set_title(title, fontsize=10, parse_math=False)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.9)
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
 
 
 def attention_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """The same for a terminal, in rich's markup: one line a source token, one column a written token."""
+    """The same for a terminal, in rich's markup: a line for each written token, a column for each it looks at."""
+    from rich.cells import cell_len  # Devanagari, Chinese and marks take other places than they have letters
+
     _check(weights, rows, columns)
-    widths = [max(3, len(row)) for row in rows]
-    margin = max(len(column) for column in columns)
-    lines = []
-    for index, column in enumerate(columns):
-        cells = [
-            f"[grey{round(30 + 63 * float(weight))}]{SHADES[round(float(weight) * (len(SHADES) - 1))] * width}[/]"
-            for weight, width in zip(weights[:, index], widths, strict=True)
-        ]
-        lines.append(f"{_plain(column):>{margin}}  {' '.join(cells)}")
-    names = " ".join(f"{_plain(row):^{width}}" for row, width in zip(rows, widths, strict=True))
-    return "\n".join([*lines, f"{'':>{margin}}  {names}"])
+    widths = [max(3, cell_len(column)) for column in columns]
+    margin = max(cell_len(row) for row in rows)
+    names = [_plain(column) + " " * (width - cell_len(column)) for column, width in zip(columns, widths, strict=True)]
+    lines = [f"{'':{margin}}  {' '.join(names)}".rstrip()]
+    for row, values in zip(rows, weights.tolist(), strict=True):
+        cells = [_shade(value, width) for value, width in zip(values, widths, strict=True)]
+        lines.append(f"{' ' * (margin - cell_len(row))}{_plain(row)}  {' '.join(cells)}")
+    return "\n".join(lines)
+
+
+def _shade(weight: float, width: int) -> str:
+    """A cell: the fuller and brighter, the greater the weight."""
+    return f"[grey{round(30 + 63 * weight)}]{SHADES[round(weight * (len(SHADES) - 1))] * width}[/]"
 
 
 def loss_figure(records: Sequence[dict[str, Any]], path: Path, title: str = "") -> None:
@@ -58,17 +67,25 @@ def loss_figure(records: Sequence[dict[str, Any]], path: Path, title: str = "") 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for key, label, style in (("loss", "training", "-"), ("valid_loss", "validation", "o-")):
-        points = [(each["step"], each[key]) for each in records if math.isfinite(each.get(key, math.nan))]
+        known = [each for each in records if each.get(key) is not None and math.isfinite(each[key])]
+        points = [(each["step"], each[key]) for each in known]
         if points:
             axes.plot(*zip(*points, strict=True), style, label=label, markersize=4)
     axes.set_xlabel("step")
     axes.set_ylabel("loss per token (nats)")
     axes.set_yscale("log")
-    axes.set_title(title, fontsize=10)
+    axes.set_title(title, fontsize=10, parse_math=False)
     axes.grid(visible=True, which="both", alpha=0.25)
     if axes.lines:
         axes.legend()
-    figure.savefig(path, dpi=150)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Write the picture; letters that no installed font has are boxes in it, and no reason to complain."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(Glyph|Matplotlib currently does not support)")
+        figure.savefig(path, dpi=150)
 
 
 def _check(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> None:

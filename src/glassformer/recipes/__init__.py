@@ -13,6 +13,13 @@ from pydantic import BaseModel, ValidationError
 from glassformer.errors import RecipeError
 from glassformer.recipe import Recipe, Source
 
+# What pydantic calls by Python's names, in TOML's.
+FORMS = {
+    "model_type": "it should be a table of keys",
+    "model_attributes_type": "it should be a table of keys",
+    "tuple_type": "it should be a list in brackets",
+}
+
 
 def read_recipe(path: Path, changes: list[str] | None = None) -> Recipe:
     """The recipe in a TOML file, with changes such as `train.lr=3e-4` made to it."""
@@ -66,15 +73,17 @@ def _sentence(error: Any) -> str:
         known = f"did you mean {near[0]}?" if near else f"the keys here are {', '.join(section.model_fields)}"
         return f"{key} is not a key: {known}"
     if error["type"] == "missing":
-        return f"{key} is missing: {section.model_fields[place[-1]].description}"
+        field = section.model_fields.get(place[-1])
+        return f"{key} is missing" + (f": {field.description}" if field else "")
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        found = error["input"].get("kind", "nothing") if isinstance(error["input"], dict) else error["input"]
+        found = error["input"].get("kind") if isinstance(error["input"], dict) else None
         near = difflib.get_close_matches(str(found), _kinds(), n=1)
         known = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(_kinds())}"
-        return f"source.kind is {found!r}: {known}"
+        return f"source.kind is {'missing' if found is None else repr(found)}: {known}"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
-    return f"{key} is {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}"
+    expected = FORMS.get(error["type"], f"{error['msg'][0].lower()}{error['msg'][1:]}")
+    return f"{key} is {error['input']!r}: {expected}"
 
 
 def _section(place: list[str]) -> type[BaseModel]:
@@ -147,7 +156,7 @@ def _table(name: str, section: BaseModel, comments: bool) -> list[str]:
         if value is not None:
             lines.append(f"{key} = {_value(value)}{note}")
         elif comments:
-            lines.append(f"# {key} ={note.replace('  #', '')}")
+            lines.append(f"# {key} ={note}")
     return lines
 
 
@@ -155,4 +164,5 @@ def _value(value: Any) -> str:
     """A value as TOML writes it."""
     if isinstance(value, tuple | list):
         return f"[{', '.join(_value(each) for each in value)}]"
-    return json.dumps(value, ensure_ascii=False)  # strings, numbers and booleans are written alike
+    text = json.dumps(value, ensure_ascii=False)  # strings, numbers and booleans are written alike
+    return text.replace("\x7f", "\\u007f")  # but for one character

@@ -14,7 +14,7 @@ from glassformer.recipe import Recipe, Source
 HEAD = """# Every key of a recipe
 
 Made by `python -m glassformer.recipes.reference > docs/recipe.md`; a test keeps it true. Values are the defaults; keys
-without one must be given, keys behind a # may be left out. Change any of them for one run with `--set section.key=value`.
+without one must be given, keys behind a # may be left out. Change any for one run with `--set section.key=value`.
 """
 
 

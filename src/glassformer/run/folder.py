@@ -16,17 +16,19 @@ import json
 import os
 import platform
 import sys
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from glassformer.data import TokenPairs
-from glassformer.errors import RunError
+from glassformer.errors import RunError, TrainingError
 from glassformer.models import EncoderDecoder
 from glassformer.recipe import Model, Recipe
 from glassformer.recipes import read_recipe, to_toml
@@ -41,12 +43,22 @@ JOINT, SEPARATE = ("tokenizer.json",), ("source.tokenizer.json", "target.tokeniz
 
 def write_text(path: Path, text: str) -> None:
     """Write a file at once: under a temporary name, flushed, then renamed."""
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(file.name).chmod(0o644)
-    Path(file.name).replace(path)
+    with replacing(path) as new:
+        new.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name to write to; if all went well, the file is flushed and takes its place, else it is removed."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield new
+        new.chmod(0o644)
+        with new.open("rb") as file:
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def write_setting(folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer) -> None:
@@ -67,9 +79,11 @@ def write_setting(folder: Path, recipe: Recipe, source: Tokenizer, target: Token
 
 def write_weights(folder: Path, model: EncoderDecoder) -> None:
     """Write the weights to use, at once."""
-    new = folder / f".{WEIGHTS}"
-    save_file({name: tensor.cpu().contiguous() for name, tensor in weights(model).items()}, new)
-    new.replace(folder / WEIGHTS)
+    try:
+        with replacing(folder / WEIGHTS) as new:
+            save_file({name: tensor.cpu().contiguous() for name, tensor in weights(model).items()}, new)
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(f"{folder / WEIGHTS} cannot be written: {error}; the checkpoints are intact") from None
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -79,10 +93,16 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         Model.model_validate(config["model"])
-        return {**config, "source_vocabulary": int(config["source_vocabulary"])}
+        return {**config, **{key: int(config[key]) for key in ("source_vocabulary", "target_vocabulary")}}
     except OSError as error:
         raise RunError(f"{folder} is not a run folder: {CONFIG} cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except KeyError as error:
+        raise RunError(f"{folder / CONFIG} is damaged: it lacks {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise RunError(f"{folder / CONFIG} is damaged: model.{key}: {first['msg']}") from None
+    except (ValueError, TypeError) as error:
         raise RunError(f"{folder / CONFIG} is damaged: {error}") from None
 
 
@@ -105,8 +125,10 @@ def read_model(folder: Path) -> EncoderDecoder:
         load_weights(model, load_file(path))
     except FileNotFoundError:
         raise RunError(f"{folder} has no {WEIGHTS}: its training has not ended; go on with train --resume") from None
-    except SafetensorError as error:
+    except (OSError, SafetensorError) as error:
         raise RunError(f"{path} is damaged: {error}") from None
+    except TrainingError as error:
+        raise RunError(f"{path} does not belong to {folder / CONFIG}: {error}") from None
     return model.eval()
 
 

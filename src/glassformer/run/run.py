@@ -5,7 +5,6 @@ B sentences, S source length
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from glassformer.decoding import Hypothesis, Limits, Sampler, beam_search, greedy, most_likely, stream
 from glassformer.errors import InputError
-from glassformer.evaluation import Scores, score
+from glassformer.evaluation import Scores, perplexity, score
 from glassformer.models import EncoderDecoder
 from glassformer.parts import pad
 from glassformer.recipe import Recipe
@@ -49,7 +48,7 @@ class Evaluation:
     @property
     def perplexity(self) -> float:
         """e to the loss: how many equally likely tokens the model hesitates between."""
-        return math.exp(min(self.loss, 700))
+        return perplexity(self.loss)
 
 
 class Run:
@@ -129,13 +128,15 @@ class Run:
             return
         choose = most_likely if sampler is None else sampler
         written: list[int] = []
-        shown = ""
+        shown = whole = ""
         for event in stream(self.model, *self._inputs([ids]), limits=self.limits, choose=choose):
             written.append(event.token)
             whole = self.target.decode(written)
-            if not whole.endswith("\ufffd"):  # a letter of which only some bytes are there yet
+            if whole != shown and not whole.endswith("\ufffd"):  # a letter of which only some bytes are there yet
                 yield whole[len(shown) :]
                 shown = whole
+        if whole != shown:
+            yield whole[len(shown) :]
 
     def evaluate(
         self, pairs: Sequence[tuple[str, str]], beam: int | None = None, progress: Progress | None = None

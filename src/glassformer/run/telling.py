@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -30,7 +31,7 @@ def telling(folder: Path, after: int, listener: Tell) -> Iterator[Tell]:
 
         def tell(record: dict[str, Any]) -> None:
             try:
-                metrics.write(json.dumps(record) + "\n")
+                metrics.write(json.dumps({key: _number(value) for key, value in record.items()}) + "\n")
                 metrics.flush()
                 log.write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {_line(record)}\n")
                 log.flush()
@@ -80,6 +81,11 @@ def _board(folder: Path, after: int, stack: ExitStack) -> Tell:
                 writer.add_scalar(name.replace("valid_", "valid/"), value, record["step"])
 
     return tell
+
+
+def _number(value: Any) -> Any:
+    """A value as JSON has it: it knows no infinity, and nothing that is no number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from glassformer.data import Batches, Prepared, TokenPairs, prepare
-from glassformer.errors import DataError, RunError
+from glassformer.errors import DataError, RunError, TrainingError
+from glassformer.evaluation import perplexity, score
 from glassformer.models import EncoderDecoder
 from glassformer.recipe import Recipe
 from glassformer.recipes import anchored
@@ -81,8 +82,7 @@ def train(
     listener = Silence() if listener is None else listener
     recipe = anchored(recipe, base or Path.cwd())
     with distribution(recipe.train.device, recipe.train.strategy) as place:
-        if place.main:
-            _check_out(recipe, out, resume)
+        place.alone(lambda: _check_out(recipe, out, resume))
         # Rank 0 prepares, so that the others find everything in the cache.
         place.alone(lambda: prepare(recipe, Path.cwd(), cache_folder(), listener.stage))
         prepared = prepare(recipe, Path.cwd(), cache_folder())
@@ -93,10 +93,7 @@ def train(
         model = build(recipe.model, prepared.source_tokenizer.size, prepared.target_tokenizer.size)
         if place.main:
             listener.prepared(prepared, model)
-            files.write_setting(out, recipe, prepared.source_tokenizer, prepared.target_tokenizer)
-            files.write_text(out / DATA_REPORT, json.dumps(prepared.report.to_dict(), indent=2) + "\n")
-            for split in files.HELD_OUT:
-                files.write_pairs(out, split, prepared.splits[split])
+        place.alone(lambda: _write_setting(recipe, out, prepared, resume))
         return _learn(recipe, out, prepared, model, place, resume, listener)
 
 
@@ -116,21 +113,32 @@ def _learn(
     run = Run(recipe, model, source, target, out)
     valid = prepared.splits["valid"]
     validate = _validation(run, valid, options.validate_sentences) if len(valid) else None
-    latest = Checkpoints(out).latest_good() if resume and place.main else None
-    with telling(out, latest.step if latest else 0, listener.log) if place.main else nullcontext() as tell:
+    with telling(out, _saved(out) if resume else 0, listener.log) if place.main else nullcontext() as tell:
         trainer = Trainer(model, batches, options, out, validate, tell, place, listener.tick)
         trainer.run(resume)
     run.model = cast(EncoderDecoder, trainer.model).eval()
-    if place.main:
-        files.write_weights(out, run.model)
+    place.alone(lambda: files.write_weights(out, run.model))
     return run
 
 
+def _saved(out: Path) -> int:
+    """The step that training goes on from."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the trainer names damaged checkpoints
+        latest = Checkpoints(out).latest_good()
+    return latest.step if latest else 0
+
+
 def _check_out(recipe: Recipe, out: Path, resume: bool) -> None:
-    """Refuse to train over another run, or to resume with another model."""
+    """Refuse to train over another run, to resume with another model, or to begin where nothing can be written."""
+    there = next(place for place in (out, *out.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise RunError(f"{out} cannot be a run folder: {there} is a file")
+    if not os.access(there, os.W_OK):
+        raise TrainingError(f"{out} cannot be written to: {there} is not yours to write in")
     if not (out / files.CONFIG).exists():
-        if resume and not out.exists():
-            raise RunError(f"{out}: there is nothing to resume")
+        if resume:
+            raise RunError(f"{out}: there is nothing to resume; leave out --resume to begin")
         return
     if not resume:
         raise RunError(f"{out} already holds a run: resume it with --resume, or choose another folder with --out")
@@ -140,6 +148,23 @@ def _check_out(recipe: Recipe, out: Path, resume: bool) -> None:
             raise RunError(f"{out} was trained with another [{part}]: resume with its own recipe, {out / files.RECIPE}")
 
 
+def _write_setting(recipe: Recipe, out: Path, prepared: Prepared, resume: bool) -> None:
+    """Write all of a run but its weights; refuse to resume with other data."""
+    report, path = json.dumps(prepared.report.to_dict(), indent=2) + "\n", out / DATA_REPORT
+    source, target = prepared.source_tokenizer, prepared.target_tokenizer
+    try:
+        if resume and path.exists():
+            tokenizers = [tokenizer.to_json() for tokenizer in files.read_tokenizers(out)]
+            if tokenizers != [source.to_json(), target.to_json()] or path.read_text(encoding="utf-8") != report:
+                raise RunError(f"the data has changed since {out} was begun: to resume, it must be the same")
+        files.write_setting(out, recipe, source, target)
+        for split in files.HELD_OUT:
+            files.write_pairs(out, split, prepared.splits[split])
+        files.write_text(path, report)
+    except OSError as error:
+        raise TrainingError(f"{out} cannot be written to: {error.strerror or error}") from None
+
+
 def _validation(run: Run, pairs: TokenPairs, most: int) -> Callable[[nn.Module], dict[str, float]]:
     """Loss on all validation pairs; outputs of the first few, greedily, scored."""
     texts = [pairs.texts(index) for index in range(len(pairs))]
@@ -147,10 +172,14 @@ def _validation(run: Run, pairs: TokenPairs, most: int) -> Callable[[nn.Module],
     def validate(model: nn.Module) -> dict[str, float]:
         seen = Run(run.recipe, cast(EncoderDecoder, model), run.source, run.target)
         loss = seen.loss(texts)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            scores = seen.evaluate(texts[:most], beam=1).scores
-        perplexity = float(torch.tensor(loss).exp())
-        return {"loss": loss, "perplexity": perplexity, "bleu": scores.bleu, "chrf": scores.chrf, "exact": scores.exact}
+        outputs = [each.text for each in seen.translate([source for source, _ in texts[:most]], beam=1)]
+        scores = score(outputs, [target for _, target in texts[:most]])
+        return {
+            "loss": loss,
+            "perplexity": perplexity(loss),
+            "bleu": scores.bleu,
+            "chrf": scores.chrf,
+            "exact": scores.exact,
+        }
 
     return validate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
@@ -114,11 +114,11 @@ class Tokenizer:
         lengths = np.fromiter(map(len, packed), np.int64, len(packed)) // 4
         return np.frombuffer(b"".join(packed), np.uint32), lengths
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, without the special ones."""
         return str(self._engine.decode([int(i) for i in ids], skip_special_tokens=True))
 
-    def tokens(self, ids: Sequence[int]) -> list[str]:
+    def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each token by itself, for people to read: a space is shown as ▁, bytes that are no letter as ⟨E0 A4⟩."""
         return [self._show(int(i)) for i in ids]
 

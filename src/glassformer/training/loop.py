@@ -11,17 +11,16 @@ import copy
 import math
 import signal
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, Stopped, TrainingError
-from glassformer.recipe import Train
 from glassformer.training import randomness
 from glassformer.training.averaging import MovingAverage, mean
 from glassformer.training.checkpoints import Checkpoints, load_weights, weights
@@ -33,6 +32,9 @@ from glassformer.training.optimisers import optimiser
 from glassformer.training.protocols import Batch, Batches, Log, Validate
 from glassformer.training.schedules import schedule
 from glassformer.training.signals import Listener
+
+if TYPE_CHECKING:
+    from glassformer.recipe import Train
 
 Reason = Literal["steps", "patience"]
 Chosen = Literal["last", "moving average", "best", "mean of checkpoints"]
@@ -74,8 +76,8 @@ class Trainer:
         model.to(self.device).train()
         # What is validated and kept must be whole: where the model is sharded, that is a copy of it.
         self.model, self._trained = copy.deepcopy(model) if self.distribution.sharded else model, model
-        blocks = [block for part in model.modules() if isinstance(part, nn.ModuleList) for block in part]
-        self._objective = self.distribution.wrap(Objective(model, options.smoothing, options.compile), blocks)
+        objective = Objective(model, options.smoothing, options.compile)
+        self._release, self._objective = objective.release, self.distribution.wrap(objective, objective.blocks)
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._optimiser, self._share = optimiser(model, options), schedule(options)
         self._average = MovingAverage(model, options.ema) if options.ema else None
@@ -104,6 +106,7 @@ class Trainer:
                 if stop:
                     raise Stopped(self._signals.heard or signal.SIGTERM, self.step)
             self._save()
+            self._release()
             chosen = self._choose()
         return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)  # type: ignore[arg-type]
 
@@ -220,7 +223,7 @@ class Trainer:
     def _validated(self, validate: Validate) -> dict[str, float]:
         self.model.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self._uncompiled():
                 metrics = validate(self.model)
         finally:
             self.model.train()
@@ -228,6 +231,10 @@ class Trainer:
             found = ", ".join(metrics)
             raise ConfigurationError(f'train.watch is "{self.options.watch}", but validation gives only {found}')
         return metrics
+
+    def _uncompiled(self) -> AbstractContextManager[Any]:
+        """Decoding has too many shapes to compile for."""
+        return torch.compiler.set_stance("force_eager") if self.options.compile else nullcontext()
 
     def _better(self, value: float) -> bool:
         """Whether a value of what is watched is the best so far; what is no number never is."""

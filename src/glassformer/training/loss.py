@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from glassformer.parts.embeddings import Head, TiedHead
 
 Chunk = Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]
-CACHED = 2**18  # logits in a chunk on a CPU: a megabyte, which stays in its cache
+CACHED = 2**20  # logits in a chunk on a CPU: few enough for its cache, many enough for its matrix product
 STORED = 2**27  # logits in a chunk on an accelerator: large enough to keep it busy
 
 
@@ -138,16 +138,20 @@ def sequence_loss(
 
 
 class Objective(nn.Module):
-    """A model and its loss as one module, so that distribution and compilation have one thing to wrap."""
+    """A model and its loss as one module, so that distribution and compilation have one thing to wrap.
+
+    Blocks are compiled one by one: as they are all alike, the first one's code serves the others.
+    """
 
     def __init__(self, model: nn.Module, smoothing: float = 0.0, compile: bool = False) -> None:  # noqa: A002
         super().__init__()
         self.model, self.smoothing = model, smoothing
-        self._hidden: Callable[..., Tensor] = model.hidden  # type: ignore[assignment]
+        self.blocks = [block for part in model.modules() if isinstance(part, nn.ModuleList) for block in part]
         self._chunk: Chunk = smoothed
         if compile:
-            self._hidden = torch.compile(self._hidden, dynamic=True)
             self._chunk = torch.compile(smoothed, dynamic=True)
+            for block in self.blocks:
+                block.compile(dynamic=True)
 
     def forward(
         self,
@@ -159,6 +163,11 @@ class Objective(nn.Module):
         tokens: int,
     ) -> Tensor:
         """The summed loss of a batch with so many real target tokens."""
-        hidden = self._hidden(source, target_in, source_mask)  # (B, T, D)
+        hidden: Tensor = self.model.hidden(source, target_in, source_mask)  # type: ignore[operator]  # (B, T, D)
         head: nn.Module = self.model.head  # type: ignore[assignment]
         return sequence_loss(hidden, target_out, target_mask, tokens, head, self.smoothing, self._chunk)
+
+    def release(self) -> None:
+        """Give the model back as it was: not compiled."""
+        for block in self.blocks:
+            block._compiled_call_impl = None

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import TrainingError
 from glassformer.parts.embeddings import Head
-from glassformer.recipe import Train
 from glassformer.training.distribution import local, sharded, whole
+
+if TYPE_CHECKING:
+    from glassformer.recipe import Train
 
 Named = dict[str, nn.Parameter]
 

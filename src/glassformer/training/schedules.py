@@ -11,10 +11,14 @@ wsd             1, then 1 - done in the last `decay` share of the steps (warm-up
 The fall would reach 0 one step after the last, so that no step is wasted.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from glassformer.recipe import Train
+if TYPE_CHECKING:
+    from glassformer.recipe import Train
 
 Schedule = Callable[[int], float]
 

@@ -1,0 +1,220 @@
+"""What is wrong with the user's input is told in one sentence, and nothing is left half-written."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from glassformer.run import Run, train
+from tiny import IDLE, recipe
+
+from .helpers import Command, complains, write
+
+TSV: dict[str, Any] = {"kind": "tsv", "train": "pairs.tsv"}
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A recipe that can be trained."""
+    return write(tmp_path / "my.toml", recipe(IDLE))
+
+
+@pytest.fixture
+def copied(trained: Run, tmp_path: Path) -> Path:
+    """A run to be damaged."""
+    assert trained.path is not None
+    return shutil.copytree(trained.path, tmp_path / "run")
+
+
+def refuses(command: Command, mine: Path, code: int, *words: str, more: tuple[str, ...] = ()) -> None:
+    """Training is refused with these words, and leaves nothing."""
+    out = mine.parent / "out"
+    complains(command("train", mine, "--out", out, *more), code, *words)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[source]\nkind = "copy"\n[train]\nstepz = 5\n', ("train.stepz is not a key", "did you mean steps?")),
+        ('[source]\nkind = "copy"\n[train]\nsteps = "x"\n', ("train.steps is 'x'", "valid integer")),
+        ('[source]\nkind = "copi"\n', ("source.kind is 'copi'", "did you mean copy?")),
+        ("steps 5", ("is not TOML", "line 1")),
+        ("", ("source is missing",)),
+    ],
+)
+@pytest.mark.parametrize("name", ["train", "data"])
+def test_a_wrong_recipe(command: Command, mine: Path, text: str, words: tuple[str, ...], name: str) -> None:
+    mine.write_text(text, encoding="utf-8")
+    complains(command(name, mine), 2, str(mine), *words)
+    assert [path.name for path in mine.parent.iterdir()] == ["my.toml"]
+
+
+def test_a_recipe_that_is_not_there(command: Command) -> None:
+    complains(command("train", "daets"), 2, "daets: there is no such file", "did you mean dates?")
+    complains(command("recipes", "nothing.toml"), 2, "nothing.toml: there is no such file", "dates")
+
+
+def test_a_wrong_change(command: Command, mine: Path) -> None:
+    refuses(command, mine, 2, "train.stesp is not a key: did you mean steps?", more=("--set", "train.stesp=5"))
+    refuses(command, mine, 2, "'steps' is not of the form section.key=value", more=("--set", "steps"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there(command: Command, mine: Path, trained: Run) -> None:
+    words = ('device "cuda" is not there', '"auto"')
+    refuses(command, mine, 2, *words, more=("--set", "train.device=cuda"))
+    complains(command("translate", "--run", trained.path, "--device", "cuda"), 2, *words)
+    complains(command("evaluate", "--run", trained.path, "--device", "gpu"), 2, '"gpu" is no device', "cuda:1")
+
+
+def test_data_that_is_not_there(command: Command, mine: Path) -> None:
+    write(mine, recipe(IDLE, {"source": TSV}))
+    refuses(command, mine, 2, str(mine.parent / "pairs.tsv"), "No such file")
+    write(mine, recipe(IDLE, {"source": {"kind": "aligned", "train": ["a.en", "a.de"]}}))
+    refuses(command, mine, 2, str(mine.parent / "a.en"), "No such file")
+
+
+def test_bad_rows_are_told_and_fatal_if_strict(command: Command, mine: Path) -> None:
+    data = mine.parent / "pairs.tsv"
+    rows = [b"a%d\tb%d" % (i, i) for i in range(100)]
+    rows[6], rows[8], rows[11] = b"one column", b"caf\xe9\tcoffee", b"empty\t"
+    data.write_bytes(b"\n".join(rows))
+    write(mine, recipe(IDLE, {"source": TSV}))
+    strict = ("--set", "data.strict=true")
+    refuses(command, mine, 2, f"{data}:7: 1 column, at least 2 expected", "data.strict", more=strict)
+    answer = command("train", mine, "--out", mine.parent / "out")
+    assert answer.code == 0
+    assert "3 bad rows: 1 wrong column count, 1 invalid UTF-8, 1 empty side\n" in answer.err
+    for what in ("7: 1 column, at least 2 expected", "9: byte 4 (0xe9) is not UTF-8", "12: the target is empty"):
+        assert f"  {data}:{what}\n" in answer.err
+    report = json.loads((mine.parent / "out" / "data.json").read_text(encoding="utf-8"))
+    assert report["bad"] == {"wrong column count": 1, "invalid UTF-8": 1, "empty side": 1}
+
+
+def test_data_of_which_nothing_is_left(command: Command, mine: Path) -> None:
+    (mine.parent / "pairs.tsv").write_text("a\tb\n" * 5, encoding="utf-8")
+    write(
+        mine, recipe(IDLE, {"source": TSV, "data": {"max_characters": 1, "max_ratio": 1.5, "valid": 0.99, "test": 0}})
+    )
+    refuses(command, mine, 2, "no pair to train on")
+
+
+def test_a_folder_that_is_in_use(command: Command, mine: Path, copied: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*")}
+    complains(command("train", mine, "--out", copied), 2, f"{copied} already holds a run", "--resume", "--out")
+    assert {path: path.stat().st_mtime_ns for path in copied.rglob("*")} == before
+
+
+def test_nothing_to_resume(command: Command, mine: Path) -> None:
+    refuses(command, mine, 2, "there is nothing to resume", more=("--resume",))
+    (mine.parent / "empty").mkdir()
+    complains(command("train", mine, "--out", mine.parent / "empty", "--resume"), 2, "there is nothing to resume")
+    assert list((mine.parent / "empty").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "word"), [("model.width=48", "[model]"), ("source.seed=1", "[source]"), ("data.seed=1", "[data]")]
+)
+def test_resuming_with_another_recipe(command: Command, copied: Path, change: str, word: str) -> None:
+    before = (copied / "recipe.toml").read_bytes()
+    answer = command("train", copied / "recipe.toml", "--out", copied, "--resume", "--set", change)
+    complains(answer, 2, "was trained with another", word, str(copied / "recipe.toml"))
+    assert (copied / "recipe.toml").read_bytes() == before
+
+
+def test_resuming_with_other_data(command: Command, mine: Path) -> None:
+    data, out = mine.parent / "pairs.tsv", mine.parent / "out"
+    data.write_text("".join(f"a{i}\tb{i}\n" for i in range(100)), encoding="utf-8")
+    made = recipe(IDLE, {"source": {**TSV, "train": str(data)}})
+    train(made, out)
+    data.write_text("".join(f"a{i}\tb{i}\n" for i in range(99)), encoding="utf-8")
+    answer = command("train", write(mine, made), "--out", out, "--resume")
+    assert answer.code == 2
+    assert answer.err.splitlines()[-1] == (
+        f"glassformer: the data has changed since {out} was begun: to resume, it must be the same"
+    )
+
+
+def test_a_folder_that_cannot_be_written_to(command: Command, mine: Path) -> None:
+    complains(command("train", mine, "--out", mine), 2, "cannot be a run folder", f"{mine} is a file")
+    complains(command("train", mine, "--out", mine / "sub"), 2, "cannot be a run folder", f"{mine} is a file")
+    answer = command("train", mine, "--out", "/proc/glassformer")  # where not even root can
+    assert answer.code == 1
+    assert answer.err.splitlines()[-1].startswith("glassformer: /proc/glassformer cannot be written to: ")
+
+
+@pytest.mark.parametrize("name", ["translate", "evaluate"])
+def test_a_run_that_is_not_there(command: Command, tmp_path: Path, name: str) -> None:
+    complains(command(name, "--run", tmp_path / "no"), 2, "there is no such run folder")
+    complains(command(name, "--run", tmp_path), 2, "is not a run folder", "config.json")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def other_weights(path: Path) -> None:
+    save_file({"head": torch.zeros(2)}, path)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "words"),
+    [
+        ("model.safetensors", cut, ("is damaged",)),
+        ("model.safetensors", other_weights, ("does not belong to", "config.json")),
+        ("model.safetensors", lambda path: path.write_bytes(b""), ("is damaged",)),
+        ("model.safetensors", Path.unlink, ("has no model.safetensors", "--resume")),
+        ("config.json", Path.unlink, ("is not a run folder",)),
+        ("config.json", cut, ("is damaged",)),
+        ("config.json", lambda path: path.write_text("[]"), ("is damaged",)),
+        ("config.json", lambda path: path.write_text('{"model": {"width": "x"}}'), ("is damaged", "model", "width")),
+        ("config.json", lambda path: path.write_text('{"model": {}, "source_vocabulary": 3}'), ("target_vocabulary",)),
+        ("tokenizer.json", Path.unlink, ("tokenizer.json", "No such file")),
+        ("tokenizer.json", cut, ("tokenizer.json",)),
+        ("recipe.toml", Path.unlink, ("recipe.toml", "No such file")),
+        ("recipe.toml", lambda path: path.write_text("x"), ("recipe.toml", "is not TOML")),
+    ],
+)
+def test_a_damaged_run(command: Command, copied: Path, name: str, damage: Any, words: tuple[str, ...]) -> None:
+    damage(copied / name)
+    complains(command("translate", "--run", copied, stdin=b"a\n"), 2, str(copied), *words)
+
+
+def test_damaged_or_missing_pairs(command: Command, copied: Path) -> None:
+    (copied / "test.jsonl").write_text('{"source": "a"}\n', encoding="utf-8")
+    complains(command("evaluate", "--run", copied), 2, "test.jsonl is damaged")
+    (copied / "test.jsonl").write_text("", encoding="utf-8")
+    complains(command("evaluate", "--run", copied), 2, "has no test pairs")
+    complains(command("evaluate", "--run", copied, "--split", "train"), 2, "valid and test pairs, not 'train'")
+
+
+def test_input_that_is_not_text(command: Command, trained: Run, tmp_path: Path) -> None:
+    answer = command("translate", "--run", trained.path, stdin=b"a\nb\ncaf\xe9\n")
+    complains(answer, 2, "standard input:3: is not UTF-8 text")
+    (tmp_path / "in.txt").write_bytes(b"\xff")
+    complains(command("translate", "--run", trained.path, tmp_path / "in.txt"), 2, "in.txt:1: is not UTF-8")
+    complains(command("translate", "--run", trained.path, tmp_path / "none"), 2, "none: cannot be read: No such file")
+    complains(command("translate", "--run", trained.path, tmp_path), 2, "cannot be read: Is a directory")
+
+
+def test_evaluation_data_that_cannot_be_used(command: Command, trained: Run, tmp_path: Path) -> None:
+    data = tmp_path / "mine.tsv"
+    complains(command("evaluate", "--run", trained.path, "--data", data), 2, "mine.tsv: cannot be read")
+    data.write_text("a\ta\nb\n", encoding="utf-8")
+    complains(
+        command("evaluate", "--run", trained.path, "--data", data), 2, "mine.tsv:2: 1 column, at least 2 expected"
+    )
+    data.write_text("", encoding="utf-8")
+    complains(command("evaluate", "--run", trained.path, "--data", data), 2, "mine.tsv: holds no pair")
+
+
+def test_options_that_do_not_go_together(command: Command, trained: Run) -> None:
+    complains(command("translate", "--run", trained.path, "--stream", "--nbest", "2"), 2, "--stream", "--nbest")
+    assert command("translate", "--run", trained.path, "--beam", "0").code == 2
+    assert command("translate").code == 2
+    assert command("trian").code == 2

@@ -1,0 +1,126 @@
+"""The life of a run, in processes of their own: trained, killed, resumed, used."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from glassformer.run import Run, train
+from glassformer.run.telling import read_metrics
+from tiny import IDLE, recipe
+
+from .helpers import COMMAND, Command, complains, end, start, write
+
+LONG: dict[str, Any] = {"steps": 300, "save_every": 40, "validate_every": 100, "log_every": 10, "ema": 0.9}
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing interrupted, beside its recipe."""
+    folder = tmp_path_factory.mktemp("life")
+    made = recipe(IDLE, {"train": LONG})
+    write(folder / "my.toml", made)
+    train(made, folder / "straight")
+    return folder
+
+
+def wait_for(step: int, folder: Path) -> None:
+    """Until a training has come to a step."""
+    late = time.monotonic() + 100
+    while time.monotonic() < late:
+        metrics = folder / "metrics.jsonl"
+        if metrics.exists() and metrics.read_text().count("\n") >= step // 10:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"{folder} has not come to step {step}")
+
+
+def same(first: Path, second: Path) -> None:
+    """Two runs: their weights bit for bit, and what was measured but for time and rounding."""
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (first, second))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    one, other = read_metrics(first), read_metrics(second)
+    assert [each["step"] for each in one] == [each["step"] for each in other]
+    for key in ("loss", "lr", "norm", "skipped", "valid_loss", "valid_bleu", "valid_exact"):
+        values = [[each[key] for each in records if key in each] for records in (one, other)]
+        assert values[0] == pytest.approx(values[1], rel=1e-6)
+        assert values[0]
+
+
+def test_killed_and_resumed_is_as_if_nothing_had_been(straight: Path) -> None:
+    killed, mine = straight / "killed", straight / "my.toml"
+    process = start("train", mine, "--out", killed)
+    wait_for(100, killed)
+    process.kill()
+    assert end(process).code == -signal.SIGKILL
+    assert not (killed / "model.safetensors").exists()
+    last = max(path.name for path in (killed / "checkpoints").glob("step-*"))
+    assert "step-00000040" <= last < "step-00000300"
+    answer = end(start("train", mine, "--out", killed, "--resume"))
+    assert answer.code == 0, answer.err
+    same(straight / "straight", killed)
+    assert {path.name for path in killed.iterdir()} >= {"attention.png", "loss.png", "log.txt", "environment.json"}
+    assert f"The run is in {killed}" in answer.out
+    assert f"glassformer evaluate --run {killed}" in answer.out
+    assert "step 300: validation  loss" in answer.err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_asked_to_stop_it_saves_and_says_so(straight: Path, command: Command, number: int, code: int) -> None:
+    stopped, mine = straight / f"stopped-{code}", straight / "my.toml"
+    process = start("train", mine, "--out", stopped)
+    wait_for(50, stopped)
+    process.send_signal(number)
+    answer = end(process)
+    assert answer.code == code
+    last = max(path.name for path in (stopped / "checkpoints").glob("step-*"))
+    step = int(last.removeprefix("step-"))
+    assert step < 300
+    assert "Traceback" not in answer.err
+    complaint = f"glassformer: stopped by signal {number} after step {step}; the state is saved: resume to go on"
+    assert answer.err.splitlines()[-1] == complaint
+    complains(command("translate", "--run", stopped), 2, "its training has not ended", "--resume")
+    assert command("train", mine, "--out", stopped, "--resume").code == 0
+    same(straight / "straight", stopped)
+
+
+def test_lines_through_a_pipe(trained: Run) -> None:
+    lines = ["a b c", "", "d", "e f g h", "  ", "h"]
+    answer = end(start("translate", "--run", str(trained.path)), "\n".join(lines) + "\n")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == "a b c\n\nd\ne f g h\n\nh\n"
+
+
+def test_somebody_who_has_seen_enough_is_no_reason_to_crash(trained: Run) -> None:
+    process = start("translate", "--run", str(trained.path), "--stream")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("a b\n" * 400)
+    assert process.stdout.readline() == "a b\n"
+    process.stdout.close()
+    process.stdin.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(100) == 0
+
+
+def test_two_processes_train_one_run(tmp_path: Path, command: Command) -> None:
+    mine = write(tmp_path / "my.toml", recipe(IDLE, {"train": {"steps": 6}}))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    process = start("train", mine, "--out", tmp_path / "run", launcher=[*torchrun, *COMMAND[1:]])
+    answer = end(process)
+    assert answer.code == 0, answer.err
+    assert answer.out.count("The run is in") == 1  # one of them talks
+    assert answer.err.count("rows read") == 1
+    assert [each["step"] for each in read_metrics(tmp_path / "run") if "loss" in each] == [1, 2, 3, 4, 5, 6]
+    assert command("translate", "--run", tmp_path / "run", stdin=b"a b\n").code == 0
+    assert json.loads((tmp_path / "run" / "environment.json").read_text())["processors"] == os.cpu_count()

@@ -1,0 +1,161 @@
+"""Using a run: translate, evaluate, and what describes data and recipes."""
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+import glassformer as gf
+from glassformer.recipes import bundled, make_recipe
+from glassformer.run import Run
+from tiny import IDLE, recipe
+
+from .helpers import Command, write
+
+LINES = ["a b c", "", "h", "e f g h", "d d"]
+
+
+def test_a_file_is_translated_line_by_line(trained: Run, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("\n".join(LINES), encoding="utf-8")  # without a last line feed
+    answer = command("translate", "--run", trained.path, tmp_path / "in.txt")
+    assert (answer.code, answer.out.split("\n"), answer.err) == (0, [*LINES, ""], "")
+
+
+def test_only_a_line_feed_ends_a_line(trained: Run, command: Command) -> None:
+    text = "\ufeffa b\r\nc\u2028d\x0b\x0c\x85e\rf\n\nh\n"
+    answer = command("translate", "--run", trained.path, stdin=text.encode())
+    first, _, third, last, end = answer.out.split("\n")
+    assert (first, third, last, end) == ("a b", "", "h", "")
+
+
+def test_nothing_in_nothing_out(trained: Run, command: Command) -> None:
+    assert command("translate", "--run", trained.path).out == ""
+
+
+def test_many_outputs_for_a_line_have_its_number_and_their_scores(trained: Run, command: Command) -> None:
+    answer = command("translate", "--run", trained.path, "--nbest", "3", stdin=b"a b c\n\nh\n")
+    rows = [line.split("\t") for line in answer.out.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "1", "2", "3", "3", "3"]
+    assert [rows[0][2], rows[3][2], rows[4][2]] == ["a b c", "", "h"]
+    scores = [float(row[1]) for row in rows[:3]]
+    assert scores == sorted(scores, reverse=True)
+    expected = trained.search(["a b c"], beam=3, best=3)[0]
+    assert [row[2] for row in rows[:3]] == [each.text for each in expected]
+
+
+def test_a_wider_beam_is_what_was_asked_for(trained: Run, command: Command) -> None:
+    answer = command("translate", "--run", trained.path, "--beam", "5", "--nbest", "2", stdin=b"a b c d e\n")
+    expected = trained.search(["a b c d e"], beam=5, best=2)[0]
+    assert answer.out == "".join(f"1\t{each.score:.4f}\t{each.text}\n" for each in expected)
+
+
+def test_a_stream_is_the_greedy_output(trained: Run, command: Command) -> None:
+    answer = command("translate", "--run", trained.path, "--stream", stdin="\n".join(LINES).encode())
+    assert answer.out.split("\n") == [*[each.text for each in trained.translate(LINES, beam=1)], ""]
+
+
+def test_a_run_that_was_moved_is_as_good(trained: Run, command: Command, tmp_path: Path) -> None:
+    assert trained.path is not None
+    moved = shutil.copytree(trained.path, tmp_path / "else" / "where" / "my run")
+    shutil.rmtree(moved / "checkpoints")
+    assert command("translate", "--run", moved, stdin=b"a b\n").out == "a b\n"
+    assert command("evaluate", "--run", moved, "--json").code == 0
+    assert [each.text for each in gf.load(moved, device="cpu").translate(["c d", "e"], beam=2)] == ["c d", "e"]
+
+
+def test_evaluation_as_json_is_what_sacrebleu_says(trained: Run, command: Command) -> None:
+    answer = command("evaluate", "--run", trained.path, "--split", "valid", "--json")
+    assert answer.code == 0
+    facts = json.loads(answer.out)
+    pairs = trained.pairs("valid")
+    outputs = [each.text for each in trained.translate([source for source, _ in pairs])]
+    assert facts["bleu"] == pytest.approx(sacrebleu.corpus_bleu(outputs, [[target for _, target in pairs]]).score)
+    assert facts["pairs"] == len(pairs)
+    assert facts["exact"] > 0.9
+    assert facts["bleu_signature"].endswith(f"version:{sacrebleu.__version__}")
+    assert facts["loss"] == pytest.approx(trained.loss(pairs))
+    assert facts.keys() == {
+        "pairs", "loss", "perplexity", "bleu", "chrf", "exact", "bleu_signature", "chrf_signature"
+    }  # fmt: skip
+
+
+def test_evaluation_on_a_file_of_ones_own(trained: Run, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "mine.tsv").write_text("a b\ta b\nc\tc\nd e\tx y\n", encoding="utf-8")
+    answer = command("evaluate", "--run", trained.path, "--data", tmp_path / "mine.tsv", "--beam", "2")
+    assert answer.code == 0
+    assert answer.out.startswith("3 pairs\nexact match  66.67%\nBLEU ")
+    assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in answer.out
+    assert "perplexity " in answer.out
+
+
+def test_data_is_described(command: Command, tmp_path: Path) -> None:
+    rows = [f"{chr(97 + i % 8)} {chr(97 + i // 8)}\t{chr(97 + i % 8)}" for i in range(64)]
+    rows[5] = "only one column"
+    rows[9] = "\tno source"
+    (tmp_path / "pairs.tsv").write_text("\n".join([*rows, rows[0]]) + "\n", encoding="utf-8")
+    mine = write(
+        tmp_path / "my.toml",
+        recipe({"source": {"kind": "tsv", "train": "pairs.tsv"}, "data": {"valid": 0.2, "test": 0.2}}),
+    )
+    answer = command("data", mine, "--samples", "2")
+    assert answer.code == 0
+    assert "65 rows read\n2 bad rows: 1 wrong column count, 1 empty side\n" in answer.out
+    assert f"  {tmp_path / 'pairs.tsv'}:6: 1 column, at least 2 expected\n" in answer.out
+    assert f"  {tmp_path / 'pairs.tsv'}:10: the source is empty\n" in answer.out
+    assert "1 dropped: 1 duplicates" in answer.out
+    assert sum(" → " in line for line in answer.out.splitlines()) == 2
+    facts = json.loads(command("data", mine, "--json").out)
+    assert facts["report"]["read"] == 65
+    kept = facts["report"]["kept"]
+    assert sum(kept.values()) == 62
+    assert {name: split["pairs"] for name, split in facts["splits"].items()} == kept
+    assert facts["splits"]["train"]["target"]["longest"] == 1
+    assert facts["tokens_per_word"]["target"] == 1
+
+
+def test_what_data_prepared_train_finds(command: Command, tmp_path: Path, cache: Path) -> None:
+    mine = write(tmp_path / "my.toml", recipe(IDLE, {"source": {"kind": "tsv", "train": "pairs.tsv"}}))
+    (tmp_path / "pairs.tsv").write_text("".join(f"a{i}\tb{i}\n" for i in range(100)), encoding="utf-8")
+    assert command("data", mine).code == 0
+    before = set(cache.iterdir())
+    assert command("train", mine, "--out", tmp_path / "run").code == 0
+    assert set(cache.iterdir()) == before
+
+
+def test_recipes_are_listed_each_with_its_title(command: Command) -> None:
+    lines = command("recipes").out.splitlines()
+    assert [line.split()[0] for line in lines] == list(bundled())
+    assert all(len(line.split()) > 3 for line in lines)
+
+
+def test_a_recipe_is_shown_as_it_is_written(command: Command) -> None:
+    assert command("recipes", "dates").out == bundled()["dates"].read_text(encoding="utf-8")
+
+
+def test_a_full_recipe_is_a_recipe_that_trains(command: Command, tmp_path: Path) -> None:
+    shown = command("recipes", "dates", "--full").out
+    assert "# optimiser steps" in shown
+    assert make_recipe(tomllib.loads(shown)) == make_recipe(tomllib.loads(command("recipes", "dates").out))
+    (tmp_path / "my.toml").write_text(shown, encoding="utf-8")
+    few = ["source.count=300", "train.steps=2", "model.width=16", "train.validate_sentences=2", "train.log_every=1"]
+    changes = [word for change in few for word in ("--set", change)]
+    answer = command("train", tmp_path / "my.toml", "--out", tmp_path / "run", *changes)
+    assert answer.code == 0, answer.err
+    assert gf.load(tmp_path / "run").recipe.train.steps == 2
+
+
+@pytest.mark.parametrize("name", ["train", "translate", "evaluate", "data", "recipes"])
+def test_help_says_what_a_command_does_with_an_example(command: Command, name: str) -> None:
+    assert f"│ {name} " in command("--help").out
+    answer = command(name, "--help")
+    assert answer.code == 0
+    usage, example, *_ = [line.strip() for line in answer.out.splitlines() if f"glassformer {name}" in line]
+    assert usage.startswith("Usage:")
+    assert example.startswith("•")
+
+
+def test_the_version_is_told(command: Command) -> None:
+    assert command("--version").out == f"glassformer {gf.__version__}\n"

@@ -1,0 +1,143 @@
+"""Figures show what they say, the right way round."""
+
+import struct
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib.figure
+import pytest
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.text import Text
+
+from glassformer.errors import InputError
+from glassformer.looking.figures import SHADES, attention_figure, attention_text, loss_figure
+
+WRITTEN, READ = ["le", "chat", "end"], ["the", "cat"]
+WEIGHTS = torch.tensor([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])  # (T, S)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that were saved."""
+    figures: list[Figure] = []
+    save = matplotlib.figure.Figure.savefig
+
+    def keep(self: Figure, *words: Any, **more: Any) -> None:
+        figures.append(self)
+        save(self, *words, **more)
+
+    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", keep)
+    return figures
+
+
+def size_of_png(path: Path) -> tuple[int, int]:
+    """Width and height, from a PNG's own header."""
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    assert data.endswith(b"IEND\xaeB`\x82")
+    width, height = struct.unpack(">II", data[16:24])
+    return width, height
+
+
+def labels(axis: Any) -> list[str]:
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def main_axes(figure: Figure) -> Axes:
+    return figure.axes[0]
+
+
+def test_rows_are_written_and_columns_are_read(tmp_path: Path, drawn: list[Figure]) -> None:
+    attention_figure(WEIGHTS, WRITTEN, READ, tmp_path / "a.png", "the cat → le chat")
+    axes = main_axes(drawn[0])
+    (image,) = axes.images
+    shown = image.get_array()
+    assert shown is not None
+    assert shown.tolist() == WEIGHTS.tolist()  # a row of the matrix is a row of the picture
+    assert image.origin == "upper"  # the first token written is the top row
+    assert labels(axes.yaxis) == WRITTEN
+    assert labels(axes.xaxis) == READ
+    assert axes.get_ylabel().startswith("written")
+    assert axes.get_xlabel().startswith("read")
+    assert image.get_clim() == (0, 1)
+    assert size_of_png(tmp_path / "a.png") >= (200, 200)
+
+
+def test_more_tokens_need_more_room(tmp_path: Path) -> None:
+    attention_figure(torch.rand(3, 30), WRITTEN, [str(i) for i in range(30)], tmp_path / "wide.png")
+    attention_figure(torch.rand(30, 2), [str(i) for i in range(30)], READ, tmp_path / "high.png")
+    (width, low), (narrow, height) = size_of_png(tmp_path / "wide.png"), size_of_png(tmp_path / "high.png")
+    assert width > 2 * narrow
+    assert height > 2 * low
+
+
+@pytest.mark.parametrize("title", ["$x$ and $", r"$\frac$", "सोमवार, 5 अगस्त → 2013", "東京"])
+def test_any_text_can_be_shown(tmp_path: Path, title: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a letter that no font has is no reason to complain
+        attention_figure(torch.ones(1, 2) / 2, [title], ["$", title], tmp_path / "a.png", title)
+        loss_figure([{"step": 1, "loss": 2.0}], tmp_path / "b.png", title)
+    assert size_of_png(tmp_path / "a.png")
+    assert size_of_png(tmp_path / "b.png")
+
+
+def test_weights_that_do_not_fit_the_tokens_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"shape \(2, 3\) do not fit 3 written and 2 read"):
+        attention_figure(WEIGHTS.T, WRITTEN, READ, tmp_path / "a.png")
+    with pytest.raises(InputError, match=r"shape \(2, 3\) do not fit 3 written and 2 read"):
+        attention_text(WEIGHTS.T, WRITTEN, READ)
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_the_text_has_a_line_for_each_written_and_a_column_for_each_read() -> None:
+    head, *lines = Text.from_markup(attention_text(WEIGHTS, WRITTEN, READ)).plain.splitlines()
+    assert head.split() == READ
+    assert [line.split()[0] for line in lines] == WRITTEN
+    places = [head.index(token) for token in READ]
+    found = [[line[place] for place in places] for line in lines]
+    full, none, half = SHADES[4], SHADES[0], SHADES[2]
+    assert found == [[full, none], [SHADES[1], SHADES[3]], [half, half]]
+
+
+def test_brighter_is_more() -> None:
+    (_, bright), (_, dark) = (attention_text(torch.tensor([[w]]), ["a"], ["b"]).splitlines() for w in (0.9, 0.3))
+    assert int(bright.split("grey")[1][:2]) > int(dark.split("grey")[1][:2])
+
+
+def test_tokens_are_not_taken_for_markup() -> None:
+    head, line = Text.from_markup(attention_text(torch.ones(1, 1), ["[/]"], ["[bold]"])).plain.splitlines()
+    assert head.split() == ["[bold]"]
+    assert line.startswith("[/]")
+
+
+def test_columns_stay_in_line_under_wide_letters() -> None:
+    text = Text.from_markup(attention_text(torch.tensor([[1.0, 1.0], [1.0, 1.0]]), ["東京", "a"], ["日本語", "b"]))
+    _, first, second = text.split()
+    assert first.cell_len == second.cell_len
+
+
+def test_the_loss_figure_has_both_curves(tmp_path: Path, drawn: list[Figure]) -> None:
+    records: list[dict[str, Any]] = [
+        {"step": 1, "loss": 3.0},
+        {"step": 2, "loss": None},
+        {"step": 3, "loss": float("nan")},
+        {"step": 4, "loss": 1.0},
+        {"step": 4, "valid_loss": 1.5, "valid_bleu": 10},
+    ]
+    loss_figure(records, tmp_path / "loss.png", "a title")
+    axes = main_axes(drawn[0])
+    assert [(line.get_label(), line.get_xydata().tolist()) for line in axes.lines] == [  # type: ignore[union-attr]
+        ("training", [[1, 3], [4, 1]]),
+        ("validation", [[4, 1.5]]),
+    ]
+    assert axes.get_xlabel() == "step"
+    assert axes.get_title() == "a title"
+    assert size_of_png(tmp_path / "loss.png")
+
+
+def test_a_run_without_measurements_has_an_empty_figure(tmp_path: Path) -> None:
+    loss_figure([], tmp_path / "loss.png")
+    assert size_of_png(tmp_path / "loss.png")

@@ -1,0 +1,113 @@
+"""A run in use: texts in, texts out, in order, whatever the batches."""
+
+import random
+
+import pytest
+import torch
+
+from glassformer.errors import InputError
+from glassformer.recipe import Tokenizer as Section
+from glassformer.run import Run
+from glassformer.run.building import build
+from glassformer.run.showing import look
+from glassformer.text import Tokenizer
+from tiny import recipe
+
+
+def letters(seed: int, count: int = 40) -> list[str]:
+    """Texts of many lengths, empty ones among them."""
+    draw = random.Random(seed)
+    return [" ".join(draw.choices("abcdefgh", k=draw.randint(0, 5))) for _ in range(count)]
+
+
+def test_the_order_of_the_texts_is_kept(trained: Run) -> None:
+    texts = letters(1)
+    outputs = [each.text for each in trained.translate(texts)]
+    assert len(outputs) == len(texts)
+    assert [output == "" for output in outputs] == [text == "" for text in texts]
+    right = sum(output == text for output, text in zip(outputs, texts, strict=True))
+    assert right >= 0.9 * len(texts)  # it has learned to copy: other orders would fail
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_outputs_do_not_depend_on_company(trained: Run, beam: int) -> None:
+    texts = letters(2, count=20)
+    together = trained.search(texts, beam=beam, best=min(beam, 2), batch=7)
+    for text, found in zip(texts, together, strict=True):
+        ((*alone,),) = trained.search([text], beam=beam, best=min(beam, 2), batch=1)
+        assert [each.ids for each in alone] == [each.ids for each in found]
+        assert [each.score for each in alone] == pytest.approx([each.score for each in found], abs=1e-4)
+
+
+def test_the_best_come_first_and_say_what_they_are(trained: Run) -> None:
+    (found,) = trained.search(["c a b"], beam=4, best=4)
+    assert len(found) == 4
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+    assert len({each.text for each in found}) == 4
+    assert found[0].text == "c a b"
+    assert found[0].tokens == trained.target.tokens(found[0].ids)
+    assert found[0].finished
+    assert found[0].log_probability <= 0
+
+
+def test_progress_counts_to_the_end(trained: Run) -> None:
+    told: list[tuple[int, int]] = []
+    trained.search(["a", "b c", "", "d"], batch=2, progress=lambda done, of: told.append((done, of)))
+    assert told == [(2, 3), (3, 3)]
+
+
+def test_a_single_text_is_refused_before_its_letters_are_taken_for_texts(trained: Run) -> None:
+    with pytest.raises(InputError, match="takes a list of texts"):
+        trained.translate("a b c")
+
+
+def test_nothing_to_translate_is_nothing(trained: Run) -> None:
+    assert trained.translate([]) == []
+
+
+def test_text_is_normalised_as_in_training_and_cut_off(trained: Run) -> None:
+    assert trained.encode("  a \t b ") == trained.encode("a b")
+    assert len(trained.encode("a " * 200)) == trained.recipe.data.max_tokens
+    trained.translate(["a " * 200])
+
+
+def test_pieces_of_a_stream_join_to_the_greedy_text(trained: Run) -> None:
+    texts = letters(3, count=12)
+    streamed = [list(trained.stream(text)) for text in texts]
+    assert ["".join(pieces) for pieces in streamed] == [each.text for each in trained.translate(texts, beam=1)]
+    assert max(map(len, streamed)) > 2
+    assert "" not in [piece for pieces in streamed for piece in pieces]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stream_of_bytes_never_shows_half_a_letter_and_ends_with_all(seed: int) -> None:
+    torch.manual_seed(seed)
+    made = recipe({"tokenizer": {"kind": "byte"}, "decode": {"max_length": 60}})
+    tokenizer = Tokenizer.train([], Section(kind="byte"))
+    untrained = Run(made, build(made.model, tokenizer.size, tokenizer.size), tokenizer, tokenizer)
+    with torch.no_grad():
+        for parameter in untrained.model.parameters():
+            parameter.mul_(4)  # so that it writes many different bytes, most of them no letters
+    for text in ("सोमवार", "a", "東京"):
+        pieces = list(untrained.stream(text))
+        assert "".join(pieces) == untrained.translate([text], beam=1)[0].text
+
+
+def test_a_look_shows_the_weights_of_every_written_token(trained: Run) -> None:
+    seen = look(trained, "a b c")
+    assert seen.translation.text == "a b c"
+    assert seen.source == trained.source.tokens(trained.encode("a b c"))
+    assert seen.target == [*seen.translation.tokens, "end"]
+    model = trained.recipe.model
+    assert seen.weights.shape == (model.layers, model.heads, len(seen.target), len(seen.source))
+    torch.testing.assert_close(seen.weights.sum(-1), torch.ones(seen.weights.shape[:-1]))
+    assert seen.mean.shape == (len(seen.target), len(seen.source))
+    assert all(attention.observe is None for attention in _attentions(trained))
+
+
+def _attentions(run: Run) -> list[torch.nn.Module]:
+    return [part for part in run.model.modules() if hasattr(part, "observe")]
+
+
+def test_the_model_of_a_run_has_no_dropout_left(trained: Run) -> None:
+    assert not any(part.training for part in trained.model.modules())
