@@ -127,12 +127,13 @@ def test_resuming_with_another_recipe(command: Command, copied: Path, change: st
     assert (copied / "recipe.toml").read_bytes() == before
 
 
-def test_resuming_with_other_data(command: Command, mine: Path) -> None:
+@pytest.mark.parametrize("changed", [[f"a{i}\tb{i}" for i in range(99)], [f"c{i}\td{i}" for i in range(100)]])
+def test_resuming_with_other_data(command: Command, mine: Path, changed: list[str]) -> None:
     data, out = mine.parent / "pairs.tsv", mine.parent / "out"
     data.write_text("".join(f"a{i}\tb{i}\n" for i in range(100)), encoding="utf-8")
-    made = recipe(IDLE, {"source": {**TSV, "train": str(data)}})
+    made = recipe(IDLE, {"source": {**TSV, "train": str(data)}, "data": {"valid": 0.0, "test": 0.0}})
     train(made, out)
-    data.write_text("".join(f"a{i}\tb{i}\n" for i in range(99)), encoding="utf-8")
+    data.write_text("\n".join(changed), encoding="utf-8")
     answer = command("train", write(mine, made), "--out", out, "--resume")
     assert answer.code == 2
     assert answer.err.splitlines()[-1] == (

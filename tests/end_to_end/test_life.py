@@ -104,6 +104,7 @@ def test_somebody_who_has_seen_enough_is_no_reason_to_crash(trained: Run) -> Non
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write("a b\n" * 400)
+    process.stdin.flush()
     assert process.stdout.readline() == "a b\n"
     process.stdout.close()
     process.stdin.close()

@@ -9,6 +9,7 @@ import pytest
 import sacrebleu
 
 import glassformer as gf
+from glassformer.cli.showing import read_lines
 from glassformer.recipes import bundled, make_recipe
 from glassformer.run import Run
 from tiny import IDLE, recipe
@@ -24,8 +25,10 @@ def test_a_file_is_translated_line_by_line(trained: Run, command: Command, tmp_p
     assert (answer.code, answer.out.split("\n"), answer.err) == (0, [*LINES, ""], "")
 
 
-def test_only_a_line_feed_ends_a_line(trained: Run, command: Command) -> None:
-    text = "\ufeffa b\r\nc\u2028d\x0b\x0c\x85e\rf\n\nh\n"
+def test_only_a_line_feed_ends_a_line(trained: Run, command: Command, tmp_path: Path) -> None:
+    text = "\ufeffa b\r\nc\u2028d\x0b\x0c\x85e\rf\n\nh \n"
+    (tmp_path / "in.txt").write_bytes(text.encode())
+    assert list(read_lines(str(tmp_path / "in.txt"))) == ["a b", "c\u2028d\x0b\x0c\x85e\rf", "", "h "]
     answer = command("translate", "--run", trained.path, stdin=text.encode())
     first, _, third, last, end = answer.out.split("\n")
     assert (first, third, last, end) == ("a b", "", "h", "")

@@ -1,10 +1,10 @@
 """Averages by their formulas."""
 
-import pytest
 import torch
 
 from glassformer.training.averaging import MovingAverage, mean
-from tests.training.helpers import model
+
+from .helpers import model
 
 
 def test_the_moving_average_by_its_formula() -> None:
@@ -14,7 +14,7 @@ def test_the_moving_average_by_its_formula() -> None:
     expected = weight.detach().clone()
     for step in range(1, 15):
         with torch.no_grad():
-            weight += step
+            weight.add_(step)
         average.update(step)
         decay = min(0.5, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * weight.detach()
@@ -28,9 +28,8 @@ def test_within_the_context_the_model_has_the_averages() -> None:
     before = weight.detach().clone()
     with torch.no_grad():
         weight.fill_(7.0)
-    with pytest.raises(KeyError), average.applied():
+    with average.applied():
         assert torch.equal(weight, before)
-        raise KeyError
     assert (weight == 7).all()
     assert torch.equal(next(iter(average.state().values())), before)
 

@@ -14,7 +14,8 @@ from safetensors import SafetensorError
 from glassformer.errors import TrainingError
 from glassformer.training import checkpoints as module
 from glassformer.training.checkpoints import Checkpoints, load_weights, weights
-from tests.training.helpers import model
+
+from .helpers import model
 
 
 def save(saver: Checkpoints, step: int, best: int | None = None) -> None:
@@ -102,7 +103,9 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_last_state(
     save(saver, 1)
     with monkeypatch.context() as patch:
         patch.setattr(target, name, failure)
-        with pytest.raises(TrainingError, match=r"step-00000002 cannot be written: .*No space left.*step-00000001 is int"):
+        with pytest.raises(
+            TrainingError, match=r"step-00000002 cannot be written: .*No space left.*step-00000001 is int"
+        ):
             save(saver, 2)
     assert names(tmp_path) == ["step-00000001"]
     latest = saver.latest_good()

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from glassformer.training import Checkpoints, Trainer
-from tests.training.helpers import FakeBatches, model, options
-from tests.training.test_resume import ROOT
+
+from .helpers import FakeBatches, model, options
+from .test_resume import TESTS
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without distribution")
 
@@ -27,13 +28,13 @@ def launch(wishes: list[dict[str, Any]]) -> list[tuple[int, str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tests.training.worker", json.dumps(wishes)]
+    command = [sys.executable, "-m", "training.worker", json.dumps(wishes)]
     where = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     processes = [
         subprocess.Popen(  # noqa: S603
             command,
             env=where | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            cwd=ROOT,
+            cwd=TESTS,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -106,4 +107,4 @@ def test_the_failure_of_any_rank_ends_all(both: Both) -> None:
     (first, _), (second, text) = both[1]
     assert first != 0
     assert second == 1
-    assert "InputError: tokens holds the id 99" in text
+    assert "InputError: the target holds the id 99" in text

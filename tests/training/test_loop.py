@@ -15,7 +15,8 @@ from torch import nn
 
 from glassformer.errors import ConfigurationError, Stopped, TrainingError
 from glassformer.training import Checkpoints, Trainer
-from tests.training.helpers import FakeBatches, batch, model, options
+
+from .helpers import FakeBatches, batch, model, options
 
 GOLDEN = {
     "adamw": [3.21861, 2.40734, 2.20711, 2.19272],
@@ -30,10 +31,10 @@ def trainer(folder: Path, dropout: float = 0.1, **changes: Any) -> Trainer:
 
 
 def assert_close(ours: nn.Module, theirs: nn.Module) -> None:
-    """The same weights, but for the biases of keys: their gradient is 0, and Adam makes steps of its rounding errors."""
+    """The same weights, but for the biases of keys: their gradient is 0, and Adam makes steps of rounding errors."""
     for (name, mine), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
         if not name.endswith("key.bias"):
-            torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+            torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4, msg=name)
 
 
 @pytest.mark.parametrize("kind", ["adamw", "adam", "muon"])
@@ -73,10 +74,12 @@ def test_the_first_loss_is_the_mean_over_real_tokens_of_both_batches(tmp_path: P
 def test_two_batches_accumulated_are_one_twice_as_large(tmp_path: Path) -> None:
     class Merged(FakeBatches):
         def __iter__(self) -> Any:
-            halves = [some.source[some.source_mask].split(some.source_mask.sum(1).tolist()) for some in FakeBatches()]
+            halves = [
+                [row[keep].tolist() for row, keep in zip(some.source, some.source_mask, strict=True)]
+                for some in FakeBatches()
+            ]
             for first, second in zip(halves[::2], halves[1::2], strict=False):
-                self.position += 1
-                yield batch([sentence.tolist() for sentence in (*first, *second)])
+                yield batch(first + second)
 
     nets = model(0.0), model(0.0)
     Trainer(nets[0], FakeBatches(), options(steps=3, accumulate=2, clip=0.1), tmp_path / "a").run()
@@ -91,7 +94,8 @@ def test_one_step_is_torchs_own(tmp_path: Path, clip: float) -> None:
     some = next(iter(FakeBatches()))
     matrices = [p for p in theirs.parameters() if p.dim() > 1]
     rest = [p for p in theirs.parameters() if p.dim() <= 1]
-    reference = torch.optim.AdamW([{"params": matrices}, {"params": rest, "weight_decay": 0}], 1e-2, (0.9, 0.98))
+    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": rest, "weight_decay": 0}]
+    reference = torch.optim.AdamW(groups, 1e-2, (0.9, 0.98))
     wanted = some.target_out.masked_fill(~some.target_mask, -100).flatten()
     logits = theirs(some.source, some.target_in, some.source_mask).flatten(0, 1)
     F.cross_entropy(logits, wanted, label_smoothing=0.1).backward()  # type: ignore[no-untyped-call]
@@ -167,7 +171,7 @@ def test_higher_is_better_for_scores_and_an_absent_one_is_refused(tmp_path: Path
         tmp_path / "a", steps=3, validate_every=1, watch="bleu", validate=lambda _: {"bleu": next(values)}
     ).run()
     assert outcome.best == 5.0
-    with pytest.raises(ConfigurationError, match='train.watch is "bleu", but validation gives only loss'):
+    with pytest.raises(ConfigurationError, match=r'train\.watch is "bleu", but validation gives only loss'):
         trainer(tmp_path / "b", steps=3, validate_every=1, watch="bleu", validate=lambda _: {"loss": 1.0}).run()
 
 
@@ -193,7 +197,7 @@ def test_the_last_checkpoints_are_averaged_at_the_end(tmp_path: Path) -> None:
     assert made.run().weights == "mean of checkpoints"
     saved = [one.tensors("model")["encoder.norm.weight"] for one in Checkpoints(tmp_path).all()]
     assert len(saved) == 3
-    torch.testing.assert_close(made.model.state_dict()["encoder.norm.weight"], sum(saved) / 3)  # type: ignore[arg-type]
+    torch.testing.assert_close(made.model.state_dict()["encoder.norm.weight"], sum(saved) / 3)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

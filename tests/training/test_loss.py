@@ -1,6 +1,6 @@
 """The chunked loss is PyTorch's cross entropy, in value and gradients, and never holds all logits."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from glassformer.models import transformer
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.training import loss
 from glassformer.training.loss import Objective, sequence_loss, smoothed
-from tests.training.helpers import batch, model
 
-WIDTH, VOCABULARY = 8, 11
+from .helpers import batch, model
+
+WIDTH, VOCABULARY = 8, 12
 
 
 def head(kind: str) -> nn.Module:
@@ -40,7 +42,9 @@ def both(made: nn.Module, hidden: Tensor, right: Tensor, mask: Tensor, smoothing
 
 
 @pytest.mark.parametrize("kind", ["tied", "tied bias", "untied", "untied bias"])
-@given(seed=st.integers(0, 2**31), smoothing=st.sampled_from([0.0, 0.1, 0.5]), share=st.floats(0.05, 1), one=st.booleans())
+@given(
+    seed=st.integers(0, 2**31), smoothing=st.sampled_from([0.0, 0.1, 0.5]), share=st.floats(0.05, 1), one=st.booleans()
+)
 def test_it_is_the_cross_entropy_of_torch(kind: str, seed: int, smoothing: float, share: float, one: bool) -> None:
     torch.manual_seed(seed)
     hidden, right = torch.randn(3, 13, WIDTH), torch.randint(VOCABULARY, (3, 13))
@@ -88,8 +92,8 @@ def test_another_head_is_served_too() -> None:
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
 
 
-def run(objective: Objective, **changes: Any) -> Tensor:
-    some = batch([[3, 4, 5], [6], [7, 8]])
+def run(objective: Objective, sentences: Sequence[list[int]] = ([3, 4, 5], [6], [7, 8])) -> Tensor:
+    some = batch(list(sentences))
     fields = some.source, some.source_mask, some.target_in, some.target_out, some.target_mask
     return objective(*fields, some.target_tokens)  # type: ignore[no-any-return]
 
@@ -110,7 +114,9 @@ def test_bf16_is_close_and_its_gradients_are_float32() -> None:
         rough = run(Objective(net, 0.1))
     rough.backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(rough, exact, rtol=0.02, atol=0.02)
-    assert all(p.grad is not None and p.grad.dtype == torch.float32 and p.grad.isfinite().all() for p in net.parameters())
+    assert all(
+        p.grad is not None and p.grad.dtype == torch.float32 and p.grad.isfinite().all() for p in net.parameters()
+    )
 
 
 def test_without_gradients_none_are_computed() -> None:
@@ -119,3 +125,22 @@ def test_without_gradients_none_are_computed() -> None:
         value = run(Objective(net, 0.1))
     assert value.grad_fn is None
     torch.testing.assert_close(value, run(Objective(net, 0.1)).detach())
+
+
+def test_compiled_it_is_the_same_and_few_shapes_are_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    usual = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda function, **how: usual(function, **how | {"backend": counter}))
+    nets = [transformer(VOCABULARY, width=WIDTH, heads=2, layers=3, hidden=16, dropout=0.0) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    plain, compiled = Objective(nets[0], 0.1), Objective(nets[1], 0.1, compile=True)
+    for size in range(2, 8):
+        sentences = [[3 + (size * row) % 8 for _ in range(size + row % 3)] for row in range(2 * size)]
+        torch.testing.assert_close(run(plain, sentences), run(compiled, sentences))
+    assert counter.frame_count <= 6  # not one a block, not one a shape
+    compiled.release()
+    before = counter.frame_count
+    nets[1](torch.ones(1, 30, dtype=torch.long), torch.ones(1, 1, dtype=torch.long))
+    assert counter.frame_count == before

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from glassformer.errors import TrainingError
 from glassformer.training.optimisers import Muon, optimiser, orthogonal
-from tests.training.helpers import model, options
+
+from .helpers import model, options
 
 Kind = Literal["adamw", "adam", "muon"]
 KINDS: list[Kind] = ["adamw", "adam", "muon"]

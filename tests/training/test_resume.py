@@ -13,9 +13,10 @@ import torch
 
 from glassformer.errors import Stopped, TrainingError
 from glassformer.training import Checkpoints, Trainer
-from tests.training.helpers import FakeBatches, model, options
 
-ROOT = Path(__file__).parents[2]
+from .helpers import FakeBatches, model, options
+
+TESTS = Path(__file__).parents[1]
 
 
 def run(folder: Path, resume: bool = False, **changes: Any) -> Trainer:
@@ -38,11 +39,18 @@ def assert_same(first: Path, second: Path, step: int) -> None:
 
 
 def test_killed_and_resumed_is_as_if_nothing_had_been(tmp_path: Path) -> None:
-    wish = {"steps": 200, "optimiser": "muon", "ema": 0.99, "accumulate": 2, "save_every": 20, "validate_every": 30}
+    wish: dict[str, Any] = {
+        "steps": 200,
+        "optimiser": "muon",
+        "ema": 0.99,
+        "accumulate": 2,
+        "save_every": 20,
+        "validate_every": 30,
+    }
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     run(straight, **wish)
-    command = [sys.executable, "-m", "tests.training.worker", json.dumps([wish | {"folder": str(killed)}])]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)  # noqa: S603
+    command = [sys.executable, "-m", "training.worker", json.dumps([wish | {"folder": str(killed)}])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TESTS)  # noqa: S603
     assert process.stdout is not None
     for line in process.stdout:
         if int(line) == 107:  # neither saved nor the end of an epoch
@@ -59,10 +67,14 @@ def test_killed_and_resumed_is_as_if_nothing_had_been(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["adamw", "adam"])
 def test_stopped_by_a_signal_and_resumed_is_as_if_nothing_had_been(tmp_path: Path, kind: str) -> None:
-    wish = {"steps": 12, "optimiser": kind, "save_every": 100}
+    wish: dict[str, Any] = {"steps": 12, "optimiser": kind, "save_every": 100}
     run(tmp_path / "a", **wish)
     with pytest.raises(Stopped):
-        run(tmp_path / "b", **wish, tick=lambda tick: os.kill(os.getpid(), signal.SIGTERM) if tick["step"] == 4 else None)
+        run(
+            tmp_path / "b",
+            **wish,
+            tick=lambda tick: os.kill(os.getpid(), signal.SIGTERM) if tick["step"] == 4 else None,
+        )
     run(tmp_path / "b", resume=True, **wish)
     assert_same(tmp_path / "a", tmp_path / "b", 12)
 

@@ -41,7 +41,7 @@ def test_wsd_warms_up_stays_and_decays() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @given(steps=st.integers(1, 200), warmup=st.integers(0, 250), decay=st.floats(0, 0.99))
 def test_every_share_is_above_0_and_at_most_1(name: str, steps: int, warmup: int, decay: float) -> None:
-    share = schedule(Train(steps=steps, warmup=warmup, decay=decay, schedule=name))  # type: ignore[arg-type]
+    share = schedule(Train(steps=steps, warmup=warmup, decay=decay, schedule=name))
     shares = [share(step) for step in range(1, steps + 1)]
     assert all(0 < value <= 1 for value in shares)
     top = shares.index(max(shares))

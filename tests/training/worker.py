@@ -1,7 +1,7 @@
-"""Trainings in a process of their own, to be killed, or to be one of several: `python -m tests.training.worker […]`.
+"""Trainings in a process of their own, to be killed, or to be one of several: `python -m training.worker […]`.
 
-Takes a list of wishes as JSON: folder, resume, dropout, fail (the rank whose data is bad), stop (rank 0 is asked to stop when it
-validates), and the options of `Train`. Prints a line a step.
+Takes a list of wishes as JSON: folder, resume, dropout, fail (the rank whose data is bad), stop (rank 0 is asked to
+stop when it validates), and the options of `Train`. Prints a line a step.
 """
 
 import json
@@ -16,7 +16,8 @@ import torch
 
 from glassformer.errors import GlassformerError, Stopped, TrainingError
 from glassformer.training import Distribution, Trainer, distribution
-from tests.training.helpers import FakeBatches, model, options
+
+from .helpers import FakeBatches, model, options
 
 
 def train(wish: dict[str, Any], who: Distribution) -> None:

@@ -46,9 +46,9 @@ class Trace:
     def attention(self, kind: str, layer: int) -> Tensor:
         """The weights of one layer's heads, (B, H, T, S).
 
-        A model that was stepped greedily made one call a step, with one query: they are joined, and keys that an earlier
-        query could not see yet have weight 0. Other calls are not joined: read them from `calls`. (In a beam search the
-        decoder's keys are the cache's slots, which all beams share.)
+        A model that was stepped greedily made one call a step, with one query: they are joined, and keys that an
+        earlier query could not see yet have weight 0. Other calls are not joined: read them from `calls`. (In a beam
+        search the decoder's keys are the cache's slots, which all beams share.)
         """
         if (kind, layer) not in self.calls:
             known = ", ".join(f"{kind} {layer}" for kind, layer in self.calls) or "no attention at all"

@@ -116,7 +116,7 @@ class Decoder(nn.Module):
         return DecoderState([Cache() for _ in self.blocks], sources, memory_mask)
 
     def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
-        """One more token for each beam, (B, k), to its vector (B, k, D). For inference: the caches are written in place."""
+        """One more token for each beam, (B, k), to its vector (B, k, D). For inference: caches are written in place."""
         place = state.position
         mask = state.grow(tokens)
         x = self.embedding(tokens, place)

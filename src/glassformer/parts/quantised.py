@@ -31,6 +31,7 @@ class Int8Linear(nn.Module):
     weight: Tensor
     scales: Tensor
     zeros: Tensor
+    middle: Tensor
     bias: Tensor | None
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
@@ -44,17 +45,18 @@ class Int8Linear(nn.Module):
         self.register_buffer("weight", torch.ops.onednn.qlinear_prepack(rounded, None), persistent=False)
         self.register_buffer("scales", scales, persistent=False)
         self.register_buffer("zeros", torch.zeros(self.outputs, dtype=torch.int32), persistent=False)
+        self.register_buffer("middle", torch.tensor(ZERO + 0.5), persistent=False)
         self.register_buffer("bias", None if bias is None else bias.detach().float(), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Vectors (B, T, D) to (B, T, F)."""
-        scale = x.abs().amax(dim=-1, keepdim=True).clamp(min=1e-12) / (ZERO - 1)  # (B, T, 1)
-        rounded = (x / scale).round_().add_(ZERO).to(torch.uint8)
+        largest = x.abs().amax(dim=-1, keepdim=True).clamp_(min=1e-12)  # (B, T, 1)
+        rounded = torch.addcmul(self.middle, x, (ZERO - 1) / largest).to(torch.uint8)  # + ½, then cut off: rounded
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
             rounded, 1.0, ZERO, self.weight, self.scales, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
         )  # (B, T, F)
-        y = y.mul_(scale)
-        return y if self.bias is None else y.add_(self.bias)
+        scale = largest / (ZERO - 1)
+        return y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Int8Linear:
         """Itself: its numbers never change, and oneDNN's packed weights cannot be copied."""

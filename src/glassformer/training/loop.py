@@ -24,7 +24,7 @@ from glassformer.errors import ConfigurationError, Stopped, TrainingError
 from glassformer.training import randomness
 from glassformer.training.averaging import MovingAverage, mean
 from glassformer.training.checkpoints import Checkpoints, load_weights, weights
-from glassformer.training.devices import check_bf16, resolve
+from glassformer.training.devices import check_bf16, quick_attention, resolve
 from glassformer.training.distribution import Distribution, whole
 from glassformer.training.loss import Objective
 from glassformer.training.meter import Meter, Pace
@@ -142,7 +142,9 @@ class Trainer:
         """The summed loss of some batches; its gradient is added to the parameters'."""
         total = torch.zeros((), device=self.device)
         for number, batch in enumerate(own, start=1):
-            with self.distribution.accumulating(self._objective, last=number == len(own)):
+            length = max(batch.source.shape[1], batch.target_in.shape[1])
+            last = number == len(own)
+            with quick_attention(self.device, length), self.distribution.accumulating(self._objective, last):
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.options.precision == "bf16"):
                     loss = self._objective(
                         batch.source,
