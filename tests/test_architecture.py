@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "looking": MODEL_SIDE | {"decoding"},
     "training": USE_SIDE | {"recipe"},
     "run": USE_SIDE | {"training", "looking", "recipe", "recipes"},
-    "cli": USE_SIDE | {"recipe", "looking", "training", "run", "recipes", "studio", "serving"},
+    "cli": USE_SIDE | {"__version__", "recipe", "looking", "training", "run", "recipes", "studio", "serving"},
     "studio": USE_SIDE | {"looking", "run"},
     "serving": USE_SIDE | {"looking", "run"},
     "__init__": USE_SIDE | {"recipe", "recipes", "looking", "training", "run"},

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from glassformer.parts.embeddings import Head, TiedHead
 
 Chunk = Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]
-CACHED = 2**20  # logits in a chunk on a CPU: few enough for its cache, many enough for its matrix product
+CPU_ROWS = 512  # tokens in a chunk on a CPU: more do not fit its cache, fewer make slow matrix products
 STORED = 2**27  # logits in a chunk on an accelerator: large enough to keep it busy
 
 
@@ -68,7 +68,7 @@ class _ChunkedLoss(torch.autograd.Function):
         """The summed loss of `right` (N) after hidden (B * T, D), N of whose rows, at `places`, are real."""
         kind = weight.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
-        size = max(16, (CACHED if kind == "cpu" else STORED) // len(weight))
+        size = CPU_ROWS if kind == "cpu" else max(CPU_ROWS, STORED // len(weight))
         table, learn = weight.to(dtype), any(ctx.needs_input_grad)
         ctx.shape = hidden.shape
         total = weight.new_zeros((), dtype=torch.float32)
