@@ -3,8 +3,9 @@
 from glassformer.training.checkpoints import Checkpoint, Checkpoints, load_weights, weights
 from glassformer.training.devices import resolve
 from glassformer.training.distribution import Distribution, distribution
-from glassformer.training.loop import Outcome, Trainer
+from glassformer.training.loop import Trainer
 from glassformer.training.loss import sequence_loss
+from glassformer.training.protocols import Outcome
 
 __all__ = [
     "Checkpoint",

@@ -12,10 +12,9 @@ import math
 import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -29,25 +28,12 @@ from glassformer.training.distribution import Distribution, whole
 from glassformer.training.loss import Objective
 from glassformer.training.meter import Meter, Pace
 from glassformer.training.optimisers import optimiser
-from glassformer.training.protocols import Batch, Batches, Log, Validate
+from glassformer.training.protocols import Batch, Batches, Chosen, Log, Outcome, Reason, Validate
 from glassformer.training.schedules import schedule
 from glassformer.training.signals import Listener
 
 if TYPE_CHECKING:
     from glassformer.recipe import Train
-
-Reason = Literal["steps", "patience"]
-Chosen = Literal["last", "moving average", "best", "mean of checkpoints"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How training ended: after which step, with which best value of what was watched, why, and on which weights."""
-
-    step: int
-    best: float | None
-    reason: Reason
-    weights: Chosen
 
 
 class Trainer:
@@ -90,7 +76,8 @@ class Trainer:
 
     def run(self, resume: bool = False) -> Outcome:
         """Train to the end, from the beginning or from the newest whole checkpoint."""
-        options, reason = self.options, "steps"
+        options = self.options
+        reason: Reason = "steps"
         with self._signals:
             self._begin(resume)
             batches = self._stream()
@@ -108,7 +95,7 @@ class Trainer:
             self._save()
             self._release()
             chosen = self._choose()
-        return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)  # type: ignore[arg-type]
+        return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)
 
     def advance(self, batches: Iterator[Batch]) -> bool:
         """One optimiser step; whether some rank was asked to stop meanwhile."""

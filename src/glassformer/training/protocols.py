@@ -1,4 +1,4 @@
-"""What training asks of the data, and of those who watch it: nothing here knows where examples come from.
+"""What training asks of the data and of those who watch it, and what it answers in the end.
 
 B batch, S source length, T target length
 """
@@ -6,13 +6,16 @@ B batch, S source length, T target length
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 Validate = Callable[[nn.Module], dict[str, float]]
 Log = Callable[[dict[str, Any]], None]
+Reason = Literal["steps", "patience"]
+Chosen = Literal["last", "moving average", "best", "mean of checkpoints"]
 
 
 class Batch(Protocol):
@@ -93,3 +96,13 @@ class Batches(Protocol):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from that place."""
         ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How training ended: after which step, with which best value of what was watched, why, and on which weights."""
+
+    step: int
+    best: float | None
+    reason: Reason
+    weights: Chosen
