@@ -36,8 +36,8 @@ def check_bf16(device: torch.device) -> None:
 def quick_attention(device: torch.device, length: int) -> AbstractContextManager[None]:
     """The fused attention that trains fastest on sentences of such a length.
 
-    Left to itself PyTorch takes cuDNN's kernel on new GPUs, made for long texts: on sentences of 20 words (H200, base
-    size) the memory-efficient one takes 12 ms a step instead of 21, and training runs 14 % faster.
+    Left to itself PyTorch takes cuDNN's kernel on new GPUs, which is made for long texts; on short sentences the
+    memory-efficient one was faster where we looked. Not yet measured side by side: see docs/decisions.md.
     """
     if device.type != "cuda" or length > 256:
         return nullcontext()
