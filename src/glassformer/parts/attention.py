@@ -23,6 +23,7 @@ from glassformer.parts.checks import check_fraction, check_positive, check_width
 from glassformer.parts.feedforward import Linear
 from glassformer.parts.masks import Mask
 from glassformer.parts.positions import AttentionPositions, Place, as_tensor
+from glassformer.parts.short_attention import short_attention, suits
 
 
 def dot_similarity(query: Tensor, key: Tensor) -> Tensor:
@@ -84,15 +85,21 @@ def fused_attention(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The same by PyTorch's fused kernel, which never writes the weights down: (B, H, T, K)."""
-    table, causal = bias, False
-    if mask is not None and mask.only_causal and bias is None and query.shape[2] == key.shape[2]:
+    """The same by a fused kernel, which never writes the weights down: (B, H, T, K)."""
+    mask = Mask() if mask is None else mask
+    if bias is None and not dropout and mask.window is None and suits(query, key, value, mask.allowed):
+        return short_attention(query, key, value, mask.allowed, scale, mask.causal)
+    table, empty, allowed, causal = bias, None, None, False
+    if mask.only_causal and bias is None and query.shape[2] == key.shape[2]:
         causal = True
-    elif mask is not None:
+    else:
         allowed = mask.table(query.shape[2], key.shape[2], query.device)
-        if allowed is not None:
-            table = allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
-    return F.scaled_dot_product_attention(
+    if allowed is not None:
+        if query.device.type != "cpu":  # elsewhere kernels differ in what they give to a row with nothing to attend to
+            empty = ~allowed.any(dim=-1, keepdim=True)
+            allowed = allowed | empty
+        table = allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
+    taken = F.scaled_dot_product_attention(
         query,
         key,
         value,
@@ -102,6 +109,7 @@ def fused_attention(
         scale=scale,
         enable_gqa=key.shape[1] != query.shape[1],
     )
+    return taken if empty is None else taken.masked_fill(empty, 0.0)
 
 
 class MultiHeadAttention(nn.Module):

@@ -1,9 +1,6 @@
 """Devices: where the numbers live, by name, with a sentence for one that is not there."""
 
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from glassformer.errors import ConfigurationError
 
@@ -31,17 +28,6 @@ def check_bf16(device: torch.device) -> None:
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         name = torch.cuda.get_device_name(device)
         raise ConfigurationError(f"{name} does not compute in bf16: set train.precision to float32")
-
-
-def quick_attention(device: torch.device, length: int) -> AbstractContextManager[None]:
-    """The fused attention that trains fastest on sentences of such a length.
-
-    Left to itself PyTorch takes cuDNN's kernel on new GPUs, which is made for long texts; on short sentences the
-    memory-efficient one was faster where we looked. Not yet measured side by side: see docs/decisions.md.
-    """
-    if device.type != "cuda" or length > 256:
-        return nullcontext()
-    return sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def _cards() -> int:

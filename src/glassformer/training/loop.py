@@ -11,7 +11,7 @@ import copy
 import math
 import signal
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from glassformer.errors import ConfigurationError, Stopped, TrainingError
 from glassformer.training import randomness
 from glassformer.training.averaging import MovingAverage, mean
 from glassformer.training.checkpoints import Checkpoints, load_weights, weights
-from glassformer.training.devices import check_bf16, quick_attention, resolve
+from glassformer.training.devices import check_bf16, resolve
 from glassformer.training.distribution import Distribution, whole
 from glassformer.training.loss import Objective
 from glassformer.training.meter import Meter, Pace
@@ -62,8 +62,10 @@ class Trainer:
         model.to(self.device).train()
         # What is validated and kept must be whole: where the model is sharded, that is a copy of it.
         self.model, self._trained = copy.deepcopy(model) if self.distribution.sharded else model, model
-        objective = Objective(model, options.smoothing, options.compile)
-        self._release, self._objective = objective.release, self.distribution.wrap(objective, objective.blocks)
+        objective = Objective(model, options.smoothing)
+        if options.compile:
+            objective.compile_parts(whole=not self.distribution.sharded)
+        self._objective = self.distribution.wrap(objective, objective.blocks)
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._optimiser, self._share = optimiser(model, options), schedule(options)
         self._average = MovingAverage(model, options.ema) if options.ema else None
@@ -93,7 +95,6 @@ class Trainer:
                 if stop:
                     raise Stopped(self._signals.heard or signal.SIGTERM, self.step)
             self._save()
-            self._release()
             chosen = self._choose()
         return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)
 
@@ -129,9 +130,7 @@ class Trainer:
         """The summed loss of some batches; its gradient is added to the parameters'."""
         total = torch.zeros((), device=self.device)
         for number, batch in enumerate(own, start=1):
-            length = max(batch.source.shape[1], batch.target_in.shape[1])
-            last = number == len(own)
-            with quick_attention(self.device, length), self.distribution.accumulating(self._objective, last):
+            with self.distribution.accumulating(self._objective, number == len(own)):
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.options.precision == "bf16"):
                     loss = self._objective(
                         batch.source,
@@ -212,7 +211,7 @@ class Trainer:
     def _validated(self, validate: Validate) -> dict[str, float]:
         self.model.eval()
         try:
-            with torch.no_grad(), self._uncompiled():
+            with torch.no_grad():
                 metrics = validate(self.model)
         finally:
             self.model.train()
@@ -220,10 +219,6 @@ class Trainer:
             found = ", ".join(metrics)
             raise ConfigurationError(f'train.watch is "{self.options.watch}", but validation gives only {found}')
         return metrics
-
-    def _uncompiled(self) -> AbstractContextManager[Any]:
-        """Decoding has too many shapes to compile for."""
-        return torch.compiler.set_stance("force_eager") if self.options.compile else nullcontext()
 
     def _better(self, value: float) -> bool:
         """Whether a value of what is watched is the best so far; what is no number never is."""

@@ -41,14 +41,16 @@ def smoothed(logits: Tensor, right: Tensor, smoothing: float) -> tuple[Tensor, T
     """The summed loss of logits (C, V), and its gradient by them: softmax - wanted distribution, (C, V)."""
     spread = smoothing / logits.shape[-1]
     log_p = F.log_softmax(logits, dim=-1, dtype=torch.float32)  # (C, V)
-    total = (smoothing - 1) * log_p.gather(1, right[:, None]).sum()
+    of_right = log_p.gather(1, right[:, None])  # (C, 1)
+    total = (smoothing - 1) * of_right.sum()
     if smoothing:
         total = total - spread * log_p.sum()
+    by_right = of_right.exp() - (1 - smoothing + spread)
     slope = log_p.exp_()
     if smoothing:
         slope.sub_(spread)
-    slope.scatter_add_(1, right[:, None], torch.full_like(right, smoothing - 1, dtype=slope.dtype)[:, None])
-    return total, slope.to(logits.dtype)
+    slope = slope.to(logits.dtype)
+    return total, slope.scatter_(1, right[:, None], by_right.to(logits.dtype))
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -138,18 +140,25 @@ def sequence_loss(
 
 
 class Objective(nn.Module):
-    """A model and its loss as one module, so that distribution and compilation have one thing to wrap.
+    """A model and its loss as one module, so that distribution and compilation have one thing to wrap."""
 
-    Blocks are compiled one by one: as they are all alike, the first one's code serves the others.
-    """
-
-    def __init__(self, model: nn.Module, smoothing: float = 0.0, compile: bool = False) -> None:  # noqa: A002
+    def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
         super().__init__()
         self.model, self.smoothing = model, smoothing
         self.blocks = [block for part in model.modules() if isinstance(part, nn.ModuleList) for block in part]
+        self._hidden: Callable[..., Tensor] = model.hidden  # type: ignore[assignment]
         self._chunk: Chunk = smoothed
-        if compile:
-            self._chunk = torch.compile(smoothed, dynamic=True)
+
+    def compile_parts(self, whole: bool = True) -> None:
+        """Let PyTorch compile what takes the time, for batches of any shape.
+
+        As a whole the model runs fastest. Where its blocks are sharded, each is compiled by itself; as they are all
+        alike, the first one's code serves the others.
+        """
+        self._chunk = torch.compile(smoothed, dynamic=True)
+        if whole:
+            self._hidden = torch.compile(self._hidden, dynamic=True)
+        else:
             for block in self.blocks:
                 block.compile(dynamic=True)
 
@@ -163,11 +172,6 @@ class Objective(nn.Module):
         tokens: int,
     ) -> Tensor:
         """The summed loss of a batch with so many real target tokens."""
-        hidden: Tensor = self.model.hidden(source, target_in, source_mask)  # type: ignore[operator]  # (B, T, D)
+        hidden = self._hidden(source, target_in, source_mask)  # (B, T, D)
         head: nn.Module = self.model.head  # type: ignore[assignment]
         return sequence_loss(hidden, target_out, target_mask, tokens, head, self.smoothing, self._chunk)
-
-    def release(self) -> None:
-        """Give the model back as it was: not compiled."""
-        for block in self.blocks:
-            block._compiled_call_impl = None
