@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from functools import cache
 from typing import Any
 
 import torch
@@ -18,19 +17,20 @@ from torch import Tensor
 
 LONGEST = 256  # tokens; PyTorch's own kernels are better at more
 WIDEST = 128  # features of a head
+TRITON = importlib.util.find_spec("triton") is not None
 
 
 def suits(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> bool:
-    """Whether these kernels may take over: short, on a GPU, learning, and masked by key only or not at all."""
-    return bool(
+    """Whether these kernels may take over: short, in 16 bits on a GPU, learning, and masked by key or not at all."""
+    return (
         query.is_cuda
         and torch.is_grad_enabled()
-        and value.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        and value.dtype in (torch.float16, torch.bfloat16)
         and max(query.shape[2], key.shape[2]) <= LONGEST
         and query.shape[3] <= WIDEST
         and query.shape[1] == key.shape[1]
         and (allowed is None or allowed.shape[:3] == (len(query), 1, 1))
-        and _triton()
+        and TRITON
     )
 
 
@@ -43,11 +43,6 @@ def short_attention(
     query, key, value = (x.transpose(1, 2).to(value.dtype).contiguous() for x in (query, key, value))  # (B, T, H, K)
     taken: Tensor = _attend(query, key, value, keep, scale, causal)[0]
     return taken.transpose(1, 2)
-
-
-@cache
-def _triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
 
 
 @torch.library.custom_op("glassformer::short_attention", mutates_args=(), device_types="cuda")

@@ -8,8 +8,6 @@ never written down; the way back computes them again from `level`, the log of ea
 B sentences, T query length, S key length, H heads, K head width; ROWS, COLUMNS, WIDTH the size of a tile
 """
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -18,53 +16,53 @@ from torch import Tensor
 TILES = ((16, 2), (32, 2), (64, 4))  # tokens in a tile, and how many warps work on it
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _place(tokens: Any, length: Any, heads: Any, width: Any, WIDTH: tl.constexpr) -> Any:
+@triton.jit
+def _place(tokens, length, heads, width, WIDTH: tl.constexpr):
     """Where the vectors of one head lie in (B, T, H, K), seen from the first, and which of them are there."""
     features = tl.arange(0, WIDTH)[None, :]
     return tokens[:, None] * heads * width + features, (tokens[:, None] < length) & (features < width)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _scores(
-    q: Any,
-    k: Any,
-    keep: Any,
-    rows: Any,
-    columns: Any,
-    queries: Any,
-    keys: Any,
-    scale: Any,
+    q,
+    k,
+    keep,
+    rows,
+    columns,
+    queries,
+    keys,
+    scale,
     MASKED: tl.constexpr,
     CAUSAL: tl.constexpr,
-) -> Any:
+):
     """q · k times the scale, (ROWS, COLUMNS); minus infinity where a query may not attend."""
     allowed = (rows[:, None] < queries) & (columns[None, :] < keys)
     if MASKED:
         allowed = allowed & (tl.load(keep + columns, mask=columns < keys, other=0) != 0)[None, :]
     if CAUSAL:
         allowed = allowed & (columns[None, :] <= rows[:, None] + keys - queries)
-    return tl.where(allowed, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
+    return tl.where(allowed, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _forward(
-    query: Any,
-    key: Any,
-    value: Any,
-    keep: Any,
-    output: Any,
-    level: Any,
-    queries: Any,
-    keys: Any,
-    heads: Any,
-    width: Any,
-    scale: Any,
+    query,
+    key,
+    value,
+    keep,
+    output,
+    level,
+    queries,
+    keys,
+    heads,
+    width,
+    scale,
     MASKED: tl.constexpr,
     CAUSAL: tl.constexpr,
     TILE: tl.constexpr,
     WIDTH: tl.constexpr,
-) -> None:
+):
     """What a tile of queries takes in, with a softmax that goes along as keys come."""
     sentence, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     own, others = (sentence * queries * heads + head) * width, (sentence * keys * heads + head) * width
@@ -85,7 +83,7 @@ def _forward(
         weights = tl.exp(scores - base[:, None])
         shrink = tl.exp(top - base)
         total = total * shrink + tl.sum(weights, 1)
-        taken = taken * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
+        taken = taken * shrink[:, None] + tl.dot(weights.to(v.dtype), v)
         top = higher
     total = tl.where(total == 0.0, 1.0, total)  # nothing to attend to: zeros
     tl.store(output + own + at, (taken / total[:, None]).to(q.dtype), mask=there)
@@ -93,28 +91,28 @@ def _forward(
     tl.store(where, tl.where(top == float("-inf"), 0.0, top) + tl.log(total), mask=rows < queries)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _backward(
-    query: Any,
-    key: Any,
-    value: Any,
-    keep: Any,
-    output: Any,
-    level: Any,
-    slope: Any,
-    by_query: Any,
-    by_key: Any,
-    by_value: Any,
-    queries: Any,
-    keys: Any,
-    heads: Any,
-    width: Any,
-    scale: Any,
+    query,
+    key,
+    value,
+    keep,
+    output,
+    level,
+    slope,
+    by_query,
+    by_key,
+    by_value,
+    queries,
+    keys,
+    heads,
+    width,
+    scale,
     MASKED: tl.constexpr,
     CAUSAL: tl.constexpr,
     TILE: tl.constexpr,
     WIDTH: tl.constexpr,
-) -> None:
+):
     """The gradient by a tile of keys and values, over all queries; then by a tile of queries, over all keys."""
     sentence, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     own, others = (sentence * queries * heads + head) * width, (sentence * keys * heads + head) * width
@@ -134,9 +132,9 @@ def _backward(
         scores = _scores(q, k, keep, rows, mine, queries, keys, scale, MASKED, CAUSAL)
         weights = tl.exp(scores - tl.load(levels + rows, mask=rows < queries, other=0.0)[:, None])
         mean = tl.sum(d.to(tl.float32) * o.to(tl.float32), 1)
-        by_score = weights * (tl.dot(d, tl.trans(v), input_precision="ieee") - mean[:, None]) * scale
-        by_v += tl.dot(tl.trans(weights.to(d.dtype)), d, input_precision="ieee")
-        by_k += tl.dot(tl.trans(by_score.to(q.dtype)), q, input_precision="ieee")
+        by_score = weights * (tl.dot(d, tl.trans(v)) - mean[:, None]) * scale
+        by_v += tl.dot(tl.trans(weights.to(d.dtype)), d)
+        by_k += tl.dot(tl.trans(by_score.to(q.dtype)), q)
     tl.store(by_key + others + at, by_k.to(k.dtype), mask=there)
     tl.store(by_value + others + at, by_v.to(v.dtype), mask=there)
 
@@ -154,8 +152,8 @@ def _backward(
         v = tl.load(value + others + from_at, mask=from_there, other=0.0)
         scores = _scores(q, k, keep, mine, columns, queries, keys, scale, MASKED, CAUSAL)
         weights = tl.exp(scores - height[:, None])
-        by_score = weights * (tl.dot(d, tl.trans(v), input_precision="ieee") - mean[:, None]) * scale
-        by_q += tl.dot(by_score.to(k.dtype), k, input_precision="ieee")
+        by_score = weights * (tl.dot(d, tl.trans(v)) - mean[:, None]) * scale
+        by_q += tl.dot(by_score.to(k.dtype), k)
     tl.store(by_query + own + at, by_q.to(q.dtype), mask=there)
 
 
