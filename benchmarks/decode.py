@@ -1,7 +1,7 @@
 """Beam search on this machine's CPU: Glassformer beside `transformers` generate and CTranslate2, in one run.
 
-Random weights, the same sizes, sources and output length for all; every contender runs once a round, and the median
-round counts. The last line is JSON.
+Random weights, the same sizes, sources and output length for all. Every contender has a process of its own and decodes
+once a round, one after the other; the median round counts. The last line is JSON.
 
     python benchmarks/decode.py                        # small and base
     python benchmarks/decode.py --sizes small --rounds 3 --contenders generate,ours,ours-int8
@@ -11,37 +11,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
+import multiprocessing
 import random
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 
 import glassformer as gf
 from glassformer.parts import PostNorm
+from peers import END, FIRST, PAD, SIZES, START, Size, marian, processor
 
-PAD, END, START, FIRST = 1, 2, 3, 4  # FIRST: the first ordinary token
 Decode = Callable[[], list[list[int]]]  # outputs, as tokens
-
-
-@dataclass(frozen=True)
-class Size:
-    """The numbers of a Transformer."""
-
-    width: int
-    hidden: int
-    heads: int
-    layers: int
-    vocabulary: int
-
-
-SIZES = {"small": Size(256, 1024, 4, 3, 8000), "base": Size(512, 2048, 8, 6, 32000)}
 
 
 @dataclass(frozen=True)
@@ -53,6 +39,11 @@ class Job:
     length: int
     batch: int
     threads: int
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens that gives."""
+        return len(self.sources) * self.length
 
     @property
     def batches(self) -> list[list[list[int]]]:
@@ -74,8 +65,7 @@ def ours(size: Size, job: Job, int8: bool = False) -> Decode:
     model = gf.transformer(
         size.vocabulary, size.width, size.heads, size.layers, size.hidden, residual=PostNorm, tie_output=False
     ).eval()
-    if int8:
-        model = gf.quantise(model)
+    model = gf.quantise(model) if int8 else gf.pack(model)
     limits = gf.Limits(start=START, end=END, max_length=job.length, min_length=job.length)
 
     def decode() -> list[list[int]]:
@@ -85,36 +75,9 @@ def ours(size: Size, job: Job, int8: bool = False) -> Decode:
     return decode
 
 
-def marian(size: Size) -> Any:
-    """The same Transformer in `transformers`."""
-    from transformers import MarianConfig, MarianMTModel
-
-    torch.manual_seed(0)
-    config = MarianConfig(
-        vocab_size=size.vocabulary,
-        d_model=size.width,
-        encoder_ffn_dim=size.hidden,
-        decoder_ffn_dim=size.hidden,
-        encoder_layers=size.layers,
-        decoder_layers=size.layers,
-        encoder_attention_heads=size.heads,
-        decoder_attention_heads=size.heads,
-        activation_function="relu",
-        pad_token_id=PAD,
-        eos_token_id=END,
-        bos_token_id=START,
-        decoder_start_token_id=START,
-        forced_eos_token_id=None,
-        max_position_embeddings=512,
-        scale_embedding=True,
-        share_encoder_decoder_embeddings=True,
-    )
-    return MarianMTModel(config).eval()
-
-
 def generate(size: Size, job: Job) -> Decode:
     """The beam search of `transformers`."""
-    model = marian(size)
+    model = marian(size).eval()
 
     @torch.inference_mode()
     def decode() -> list[list[int]]:
@@ -140,7 +103,7 @@ def ctranslate2(size: Size, job: Job, int8: bool = False) -> Decode:
     import ctranslate2
     from ctranslate2.converters.transformers import MarianMTLoader
 
-    spec = MarianMTLoader().get_model_spec(marian(size))
+    spec = MarianMTLoader().get_model_spec(marian(size).eval())
     words = [f"w{number}" for number in range(spec.encoder.embeddings[0].weight.shape[0])]
     words[0], words[PAD], words[END], words[START] = "<unk>", "<pad>", "</s>", "<s>"
     spec.register_source_vocabulary(words)
@@ -174,16 +137,52 @@ CONTENDERS: dict[str, Callable[[Size, Job], Decode]] = {
 }
 
 
-def measure(contenders: dict[str, Decode], rounds: int, tokens: int) -> dict[str, float]:
-    """Tokens written a second: the median of some rounds, after one to warm up."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for turn in range(rounds + 1):
-        for name, decode in contenders.items():
-            start = time.perf_counter()
-            decode()
-            if turn:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: tokens / statistics.median(each) for name, each in seconds.items()}
+class Worker:
+    """A contender in a process of its own, so that none meets another's threads or memory."""
+
+    def __init__(self, name: str, size: Size, job: Job) -> None:
+        self._pipe, end = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("spawn").Process(target=serve, args=(end, name, size, job))
+        self._process.start()
+        self._pipe.recv()
+
+    def decode(self) -> tuple[float, list[list[int]]]:
+        """Decode everything once: the seconds, and the outputs."""
+        self._pipe.send(None)
+        seconds, outputs = self._pipe.recv()
+        return seconds, outputs
+
+    def stop(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._process.join()
+
+
+def serve(pipe: Connection, name: str, size: Size, job: Job) -> None:
+    """What a worker's process does: decode whenever it is asked to."""
+    torch.set_num_threads(job.threads)
+    decode = CONTENDERS[name](size, job)
+    decode()  # to warm up
+    pipe.send(None)
+    while True:
+        pipe.recv()
+        start = time.perf_counter()
+        outputs = decode()
+        pipe.send((time.perf_counter() - start, outputs))
+
+
+def measure(names: list[str], size: Size, job: Job, rounds: int) -> tuple[dict[str, float], dict[str, list[list[int]]]]:
+    """Seconds of each contender, the median of some rounds in which each decodes once; and their outputs."""
+    workers = {name: Worker(name, size, job) for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    outputs = {}
+    for _ in range(rounds):
+        for name, worker in workers.items():
+            took, outputs[name] = worker.decode()
+            seconds[name].append(took)
+    for worker in workers.values():
+        worker.stop()
+    return {name: statistics.median(each) for name, each in seconds.items()}, outputs
 
 
 def changed(reference: list[list[int]], outputs: list[list[int]]) -> float:
@@ -192,45 +191,35 @@ def changed(reference: list[list[int]], outputs: list[list[int]]) -> float:
     return sum(one != other for one, other in pairs) / len(pairs)
 
 
-def processor() -> str:
-    """The name of this machine's processor."""
-    facts = Path("/proc/cpuinfo")
-    lines = facts.read_text().splitlines() if facts.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
 def main() -> None:
     """Measure, print a table for people and a line of JSON for programs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", default="small,base", help="of: " + ", ".join(SIZES))
+    parser.add_argument("--sizes", default="small,base", help="of: tiny, small, base")
     parser.add_argument("--contenders", default=",".join(CONTENDERS), help="of: " + ", ".join(CONTENDERS))
     parser.add_argument("--sentences", type=int, default=32)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--beams", type=int, default=5)
     parser.add_argument("--length", type=int, default=25, help="tokens in every output")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
     report: dict[str, Any] = {"benchmark": "decode", "options": vars(options), "cpu": processor(), "sizes": {}}
     for name in options.sizes.split(","):
         size = SIZES[name]
         job = Job(
             sentences(options.sentences, size.vocabulary), options.beams, options.length, options.batch, options.threads
         )
-        contenders = {each: CONTENDERS[each](size, job) for each in options.contenders.split(",")}
-        speeds = measure(contenders, options.rounds, options.sentences * options.length)
-        rows = {each: {"tokens_per_s": round(speed, 1)} for each, speed in speeds.items()}
+        seconds, outputs = measure(options.contenders.split(","), size, job, options.rounds)
+        rows = {each: {"tokens_per_s": round(job.tokens / took, 1)} for each, took in seconds.items()}
         print(f"\n{name}: {size}, beam {options.beams}, batch {options.batch}, {options.threads} threads")
-        for each, speed in speeds.items():
-            line = f"  {each:18} {speed:9.1f} tokens/s"
-            if "generate" in speeds:
-                rows[each]["times_generate"] = round(speed / speeds["generate"], 2)
+        for each, took in seconds.items():
+            line = f"  {each:18} {job.tokens / took:9.1f} tokens/s"
+            if "generate" in seconds:
+                rows[each]["times_generate"] = round(seconds["generate"] / took, 2)
                 line += f"  {rows[each]['times_generate']:6.2f} x generate"
             print(line)
-        if {"ours", "ours-int8"} <= contenders.keys():
-            share = changed(contenders["ours"](), contenders["ours-int8"]())
+        if {"ours", "ours-int8"} <= outputs.keys():
+            share = changed(outputs["ours"], outputs["ours-int8"])
             rows["ours-int8"]["changed_tokens"] = round(share, 4)
             print(f"  int8 changes {share:.1%} of the output tokens of these random (so: undecided) weights")
         report["sizes"][name] = rows

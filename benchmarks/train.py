@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import statistics
 import tempfile
@@ -33,27 +32,9 @@ from torch import Tensor, nn
 from glassformer.models import transformer
 from glassformer.parts import PostNorm
 from glassformer.training import Trainer
+from peers import FIRST, PAD, SIZES, Size, marian, processor
 
-PAD, END, START, FIRST = 1, 2, 3, 4  # FIRST: the first ordinary token
 SMOOTHING = 0.1
-
-
-@dataclass(frozen=True)
-class Size:
-    """The numbers of a Transformer."""
-
-    width: int
-    hidden: int
-    heads: int
-    layers: int
-    vocabulary: int
-
-
-SIZES = {
-    "tiny": Size(128, 512, 4, 2, 4000),
-    "small": Size(256, 1024, 4, 3, 8000),
-    "base": Size(512, 2048, 8, 6, 32000),
-}
 
 
 @dataclass(frozen=True)
@@ -182,34 +163,9 @@ def plain_loop(logits: Any, model: nn.Module, device: torch.device, bf16: bool, 
     return steps
 
 
-def marian(size: Size, device: torch.device, bf16: bool, compiled: bool) -> Steps:
+def hf_marian(size: Size, device: torch.device, bf16: bool, compiled: bool) -> Steps:
     """MarianMTModel of `transformers`."""
-    from transformers import MarianConfig, MarianMTModel
-
-    torch.manual_seed(0)
-    config = MarianConfig(
-        vocab_size=size.vocabulary,
-        d_model=size.width,
-        encoder_ffn_dim=size.hidden,
-        decoder_ffn_dim=size.hidden,
-        encoder_layers=size.layers,
-        decoder_layers=size.layers,
-        encoder_attention_heads=size.heads,
-        decoder_attention_heads=size.heads,
-        dropout=0.1,
-        attention_dropout=0.0,
-        activation_function="relu",
-        pad_token_id=PAD,
-        eos_token_id=END,
-        bos_token_id=START,
-        decoder_start_token_id=START,
-        forced_eos_token_id=None,
-        max_position_embeddings=512,
-        scale_embedding=True,
-        share_encoder_decoder_embeddings=True,
-    )
-    config._attn_implementation = "sdpa"
-    model = MarianMTModel(config)
+    model = marian(size)
 
     def logits(source: Tensor, mask: Tensor, target: Tensor) -> Any:
         return model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
@@ -244,7 +200,7 @@ def torch_nn(size: Size, device: torch.device, bf16: bool, compiled: bool) -> St
     return plain_loop(model, model, device, bf16, compiled)
 
 
-MAKERS = {"ours": ours, "hf-marian": marian, "torch-nn": torch_nn}
+MAKERS = {"ours": ours, "hf-marian": hf_marian, "torch-nn": torch_nn}
 DEFAULT = {
     "cpu": "ours,ours+compile,hf-marian,torch-nn",
     "cuda": "ours+bf16,ours+bf16+compile,hf-marian+bf16,hf-marian+bf16+compile,torch-nn+bf16",
@@ -309,7 +265,7 @@ def main() -> None:
     device = torch.device(wish.device)
     tokens = wish.tokens or (32_768 if device.type == "cuda" else 2_048)
     names = (wish.contenders or DEFAULT[device.type]).split(",")
-    machine = torch.cuda.get_device_name() if device.type == "cuda" else f"{platform.machine()}"
+    machine = torch.cuda.get_device_name() if device.type == "cuda" else processor()
     report: dict[str, Any] = {"torch": torch.__version__, "machine": machine, "threads": torch.get_num_threads()}
     for name in wish.sizes.split(","):
         print(f"{name}:", flush=True)

@@ -10,7 +10,7 @@ from glassformer.decoding import BeamTrees, Hypothesis, Limits, Sampler, beam_se
 from glassformer.errors import ConfigurationError, GlassformerError, InputError
 from glassformer.looking import Trace, record
 from glassformer.models import EncoderDecoder, transformer, transformer_base, transformer_big, transformer_tiny
-from glassformer.parts import pad, quantise
+from glassformer.parts import pack, pad, quantise
 
 if TYPE_CHECKING:
     from glassformer.recipe import Recipe
@@ -61,6 +61,7 @@ __all__ = [
     "beam_search",
     "greedy",
     "load",
+    "pack",
     "pad",
     "quantise",
     "record",

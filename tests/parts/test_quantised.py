@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import glassformer as gf
 from glassformer.errors import ConfigurationError
 from glassformer.parts import Int8Linear, TiedHead
+from glassformer.parts.quantised import together
 
 
 def by_hand(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -64,7 +65,7 @@ def test_a_quantised_model_has_no_float_matrix_left_and_leaves_the_original_alon
     before = copy.deepcopy(model.state_dict())
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # PyTorch's older 8-bit tensors are deprecated: we use none of them
-        small = gf.quantise(model)
+        small = gf.quantise(model, least=1)
     assert not any(isinstance(part, nn.Linear | TiedHead) for part in small.modules())
     assert sum(isinstance(part, Int8Linear) for part in small.modules()) == 4 + 2 + 8 + 2 + 1
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
@@ -74,7 +75,7 @@ def test_a_quantised_model_has_no_float_matrix_left_and_leaves_the_original_alon
 
 def test_a_quantised_model_decodes_much_like_the_original_and_can_be_copied() -> None:
     model = gf.transformer(50, width=64, heads=4, layers=2, hidden=128, tie_output=False).eval()
-    small = copy.deepcopy(gf.quantise(model))
+    small = copy.deepcopy(gf.quantise(model, least=1))
     source, keep = gf.pad([[5, 6, 7], [8, 9]])
     with torch.inference_mode():
         logits, near = (each(source, torch.tensor([[1, 4], [1, 5]]), keep) for each in (model, small))
@@ -86,3 +87,21 @@ def test_a_quantised_model_decodes_much_like_the_original_and_can_be_copied() ->
 def test_it_says_where_it_cannot_run() -> None:
     with pytest.raises(ConfigurationError, match="need a CPU and PyTorch's oneDNN kernels, not meta"):
         Int8Linear(torch.empty(3, 4, device="meta"))
+
+
+def test_small_parts_stay_in_float_and_a_shared_part_stays_shared() -> None:
+    large, tiny = nn.Linear(512, 512), nn.Linear(4, 4)
+    small = gf.quantise(nn.ModuleDict({"one": large, "other": large, "tiny": tiny}))
+    assert isinstance(small["one"], Int8Linear)
+    assert small["one"] is small["other"]
+    assert isinstance(small["tiny"], nn.Linear)
+    assert isinstance(gf.quantise(large), Int8Linear)
+
+
+def test_parts_over_the_same_vectors_round_them_once_and_give_what_they_give_alone() -> None:
+    parts, x = [Int8Linear(torch.randn(8, 16), torch.randn(8)) for _ in range(3)], torch.randn(2, 3, 16)
+    with torch.inference_mode():
+        for alone, joint in zip([part(x) for part in parts], together(x, *parts), strict=True):
+            assert torch.equal(alone, joint)
+        mixed = together(x, parts[0], nn.Linear(16, 8))
+    assert [y.shape for y in mixed] == [(2, 3, 8), (2, 3, 8)]

@@ -15,6 +15,7 @@ from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.feedforward import FeedForward, GatedFeedForward, gelu, gelu_tanh, relu, silu
 from glassformer.parts.masks import Mask, causal, documents, pad, padding, window
 from glassformer.parts.norms import BatchNorm, LayerNorm, Placement, PostNorm, PreNorm, RMSNorm
+from glassformer.parts.packed import PackedLinear, pack
 from glassformer.parts.positions import ALiBi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
 from glassformer.parts.quantised import Int8Linear, quantise
 
@@ -38,6 +39,7 @@ __all__ = [
     "Mask",
     "MultiHeadAttention",
     "NoPositions",
+    "PackedLinear",
     "Placement",
     "PostNorm",
     "PreNorm",
@@ -54,6 +56,7 @@ __all__ = [
     "fused_attention",
     "gelu",
     "gelu_tanh",
+    "pack",
     "pad",
     "padding",
     "quantise",

@@ -23,6 +23,7 @@ from glassformer.parts.checks import check_fraction, check_positive, check_width
 from glassformer.parts.feedforward import Linear
 from glassformer.parts.masks import Mask
 from glassformer.parts.positions import AttentionPositions, Place, as_tensor
+from glassformer.parts.quantised import together
 from glassformer.parts.short_attention import short_attention, suits
 
 
@@ -173,8 +174,7 @@ class MultiHeadAttention(nn.Module):
     def project(self, memory: Tensor) -> KeyValues:
         """Keys and values of a memory (B, S, D), (B, G, S, K) each: computed once, attended to many times."""
         check_width(memory, self.memory_width, "the memory")
-        keys = self.key_norm(self._split(self.key(memory)))
-        return KeyValues(keys, self._split(self.value(memory)))
+        return self._pair(*together(memory, self.key, self.value))
 
     def forward(
         self,
@@ -190,8 +190,13 @@ class MultiHeadAttention(nn.Module):
         of earlier tokens, and takes in those of x. `place` says where the tokens of x stand.
         """
         check_width(x, self.width, "the input")
-        query = self.query_norm(self._split(self.query(x)))  # (B, H, T, K)
-        key, value = memory if isinstance(memory, KeyValues) else self.project(x if memory is None else memory)
+        if memory is None:
+            query, *pair = together(x, self.query, self.key, self.value)
+            key, value = self._pair(*pair)
+        else:
+            query = self.query(x)
+            key, value = memory if isinstance(memory, KeyValues) else self.project(memory)
+        query = self.query_norm(self._split(query))  # (B, H, T, K)
         if len(key) != len(query):
             raise InputError(f"the memory has {len(key)} sentences, but the input has {len(query)}")
         key_place = place if memory is None else None
@@ -210,6 +215,9 @@ class MultiHeadAttention(nn.Module):
             taken, weights = attention(query, key, value, mask, bias, self.scale, dropout)
             self.observe(weights)
         return self.output(taken.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # (B, T, D)
+
+    def _pair(self, key: Tensor, value: Tensor) -> KeyValues:
+        return KeyValues(self.key_norm(self._split(key)), self._split(value))
 
     def _split(self, x: Tensor) -> Tensor:
         """Heads apart: (B, T, H * K) to (B, H, T, K)."""

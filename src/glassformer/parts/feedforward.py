@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.parts.checks import check_fraction, check_positive
+from glassformer.parts.quantised import together
 
 Activation = Callable[[Tensor], Tensor]
 Linear = Callable[..., nn.Module]  # builds a linear part: (inputs, outputs, bias=…)
@@ -82,4 +83,5 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Each token (B, T, D) by itself, through the gated hidden width F and back."""
-        return self.output(self.dropout(self.activation(self.gate(x)) * self.expand(x)))  # type: ignore[no-any-return]
+        gate, expanded = together(x, self.gate, self.expand)
+        return self.output(self.dropout(self.activation(gate) * expanded))  # type: ignore[no-any-return]

@@ -18,11 +18,27 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError
-from glassformer.parts.embeddings import TiedHead
+from glassformer.parts.packed import swap_linears
 
 Model = TypeVar("Model", bound=nn.Module)
 
+LEAST = 2**18  # weights: with fewer, rounding takes longer than it saves
 ZERO = 64  # tokens are stored unsigned, around this number
+MIDDLE = torch.tensor(ZERO + 0.5)
+
+
+def rounded(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Each vector of (B, T, D) in whole numbers from 1 to 127, and its largest entry (B, T, 1)."""
+    largest = x.abs().amax(dim=-1, keepdim=True).clamp_(min=1e-12)  # (B, T, 1)
+    return torch.addcdiv(MIDDLE, x, largest, value=ZERO - 1).to(torch.uint8), largest  # + ½, then cut off: rounded
+
+
+def together(x: Tensor, *parts: nn.Module) -> list[Tensor]:
+    """Several linear parts over the same vectors (B, T, D), which those in 8 bits round only once."""
+    if not isinstance(parts[0], Int8Linear):
+        return [part(x) for part in parts]
+    whole = rounded(x)
+    return [part.multiply(*whole) if isinstance(part, Int8Linear) else part(x) for part in parts]
 
 
 class Int8Linear(nn.Module):
@@ -31,7 +47,6 @@ class Int8Linear(nn.Module):
     weight: Tensor
     scales: Tensor
     zeros: Tensor
-    middle: Tensor
     bias: Tensor | None
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
@@ -45,18 +60,30 @@ class Int8Linear(nn.Module):
         self.register_buffer("weight", torch.ops.onednn.qlinear_prepack(rounded, None), persistent=False)
         self.register_buffer("scales", scales, persistent=False)
         self.register_buffer("zeros", torch.zeros(self.outputs, dtype=torch.int32), persistent=False)
-        self.register_buffer("middle", torch.tensor(ZERO + 0.5), persistent=False)
         self.register_buffer("bias", None if bias is None else bias.detach().float(), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Vectors (B, T, D) to (B, T, F)."""
-        largest = x.abs().amax(dim=-1, keepdim=True).clamp_(min=1e-12)  # (B, T, 1)
-        rounded = torch.addcmul(self.middle, x, (ZERO - 1) / largest).to(torch.uint8)  # + ½, then cut off: rounded
+        return self.multiply(*rounded(x))
+
+    def multiply(self, whole: Tensor, largest: Tensor) -> Tensor:
+        """Vectors that are rounded already, (B, T, D), to (B, T, F)."""
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
-            rounded, 1.0, ZERO, self.weight, self.scales, self.zeros, None, 1.0, 0, torch.float32, "none", [], ""
+            whole,
+            1 / (ZERO - 1),
+            ZERO,
+            self.weight,
+            self.scales,
+            self.zeros,
+            None,
+            1.0,
+            0,
+            torch.float32,
+            "none",
+            [],
+            "",
         )  # (B, T, F)
-        scale = largest / (ZERO - 1)
-        return y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
+        return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Int8Linear:
         """Itself: its numbers never change, and oneDNN's packed weights cannot be copied."""
@@ -67,16 +94,10 @@ class Int8Linear(nn.Module):
         return f"inputs={self.inputs}, outputs={self.outputs}"
 
 
-def quantise(model: Model) -> Model:
-    """A copy of a model for inference, whose linear parts compute in 8-bit integers and the rest in float32.
+def quantise(model: Model, least: int = LEAST) -> Model:
+    """A copy of a model for inference: linear parts of `least` weights or more compute in 8 bits, the rest in float32.
 
     It cannot be saved: save the original, and quantise it again after loading.
     """
-    model = copy.deepcopy(model).float().eval().requires_grad_(False)
-    for module in list(model.modules()):
-        for name, part in module.named_children():
-            if isinstance(part, nn.Linear):
-                setattr(module, name, Int8Linear(part.weight, part.bias))
-            elif isinstance(part, TiedHead):
-                setattr(module, name, Int8Linear(part.embedding.weight, part.bias))
-    return model
+    copied = copy.deepcopy(model).float().eval().requires_grad_(False)
+    return swap_linears(copied, lambda weight, bias: Int8Linear(weight, bias) if weight.numel() >= least else None)

@@ -1,0 +1,34 @@
+"""Packed heads: the same numbers up to rounding, the same weights, and nothing where there is nothing to gain."""
+
+import copy
+
+import torch
+
+import glassformer as gf
+from glassformer.parts import PackedLinear, TiedHead
+
+LIMITS = gf.Limits(start=1, end=2, max_length=8)
+
+
+def test_a_packed_model_scores_and_decodes_as_the_original_and_shares_its_weights() -> None:
+    for tied in (True, False):
+        torch.manual_seed(0)
+        model = gf.transformer(9000, width=128, heads=4, layers=1, hidden=64, tie_output=tied).eval()
+        packed = copy.deepcopy(gf.pack(model))
+        assert isinstance(packed.head, PackedLinear)
+        assert "inputs=128, outputs=9000" in repr(packed)
+        assert gf.pack(model).encoder.embedding.weight is model.encoder.embedding.weight
+        source, keep = gf.pad([[5, 6, 7], [8, 9]])
+        with torch.inference_mode():
+            target = torch.tensor([[1, 4], [1, 5]])
+            torch.testing.assert_close(packed(source, target, keep), model(source, target, keep), atol=1e-4, rtol=1e-5)
+        found = [gf.beam_search(each, source, keep, limits=LIMITS, width=3) for each in (model, packed)]
+        assert [best.tokens for best, *_ in found[0]] == [best.tokens for best, *_ in found[1]]
+
+
+def test_a_small_vocabulary_16_bits_and_other_devices_stay_as_they_were() -> None:
+    small = gf.transformer(50, width=16, heads=2, layers=1, hidden=32)
+    assert isinstance(gf.pack(small).head, TiedHead)
+    large = gf.transformer(9000, width=128, heads=4, layers=1, hidden=64)
+    assert isinstance(gf.pack(large.bfloat16()).head, TiedHead)
+    assert isinstance(gf.pack(large.to("meta")).head, TiedHead)
