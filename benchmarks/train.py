@@ -202,7 +202,7 @@ def torch_nn(size: Size, device: torch.device, bf16: bool, compiled: bool) -> St
 
 MAKERS = {"ours": ours, "hf-marian": hf_marian, "torch-nn": torch_nn}
 DEFAULT = {
-    "cpu": "ours,ours+compile,hf-marian,torch-nn",
+    "cpu": "ours,hf-marian,torch-nn",
     "cuda": "ours+bf16,ours+bf16+compile,hf-marian+bf16,hf-marian+bf16+compile,torch-nn+bf16",
 }
 

@@ -88,7 +88,7 @@ def test_named_models_have_the_shape_of_the_paper() -> None:
         assert len(attentions) == 6 + 2 * 6
         assert {(part.heads, part.width) for part in attentions} == {(heads, width)}
         assert sum(isinstance(part, PostNorm) for part in model.modules()) == 6 * 2 + 6 * 3
-        assert model.encoder.embedding.dropout.p == dropout
+        assert model.encoder.embedding.dropout.share == dropout
 
 
 def test_a_named_model_can_be_changed() -> None:

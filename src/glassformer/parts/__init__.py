@@ -11,6 +11,7 @@ from glassformer.parts.attention import (
 )
 from glassformer.parts.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
 from glassformer.parts.cache import Cache, DecoderState, KeyValues
+from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.feedforward import FeedForward, GatedFeedForward, gelu, gelu_tanh, relu, silu
 from glassformer.parts.masks import Mask, causal, documents, pad, padding, window
@@ -26,6 +27,7 @@ __all__ = [
     "Decoder",
     "DecoderBlock",
     "DecoderState",
+    "Dropout",
     "Embedding",
     "Encoder",
     "EncoderBlock",

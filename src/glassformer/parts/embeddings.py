@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError
-from glassformer.parts.checks import check_fraction, check_positive, check_tokens
+from glassformer.parts.checks import check_positive, check_tokens
+from glassformer.parts.dropout import Dropout
 from glassformer.parts.positions import EmbeddingPositions, NoPositions, Place
 
 
@@ -28,7 +29,6 @@ class Embedding(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(vocabulary=vocabulary, width=width)
-        check_fraction(dropout=dropout)
         if hasattr(positions, "rotate"):
             raise ConfigurationError(
                 f"{type(positions).__name__} works inside attention: pass it to the attention part"
@@ -38,7 +38,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.weight, std=width**-0.5)
         self.positions = NoPositions() if positions is None else positions
         self.norm = nn.Identity() if norm is None else norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Tensor, place: Place = None) -> Tensor:
         """Tokens (B, T) as vectors (B, T, D) that know their positions."""

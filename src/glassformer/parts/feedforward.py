@@ -8,7 +8,8 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.parts.checks import check_fraction, check_positive
+from glassformer.parts.checks import check_positive
+from glassformer.parts.dropout import Dropout
 from glassformer.parts.quantised import together
 
 Activation = Callable[[Tensor], Tensor]
@@ -49,11 +50,10 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(width=width, hidden=hidden)
-        check_fraction(dropout=dropout)
         self.activation = activation
         self.expand = linear(width, hidden, bias=bias)
         self.output = linear(hidden, width, bias=bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Each token (B, T, D) by itself, through the hidden width F and back."""
@@ -74,12 +74,11 @@ class GatedFeedForward(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(width=width, hidden=hidden)
-        check_fraction(dropout=dropout)
         self.activation = activation
         self.gate = linear(width, hidden, bias=bias)
         self.expand = linear(width, hidden, bias=bias)
         self.output = linear(hidden, width, bias=bias)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Each token (B, T, D) by itself, through the gated hidden width F and back."""

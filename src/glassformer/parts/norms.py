@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.errors import InputError
-from glassformer.parts.checks import check_fraction, check_positive
+from glassformer.parts.checks import check_positive
+from glassformer.parts.dropout import Dropout
 
 
 class LayerNorm(nn.Module):
@@ -85,8 +86,7 @@ class PreNorm(nn.Module):
 
     def __init__(self, part: nn.Module, norm: nn.Module, dropout: float = 0.0) -> None:
         super().__init__()
-        check_fraction(dropout=dropout)
-        self.part, self.norm, self.dropout = part, norm, nn.Dropout(dropout)
+        self.part, self.norm, self.dropout = part, norm, Dropout(dropout)
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The residual stream (B, T, D) with what the part adds to it."""
@@ -100,8 +100,7 @@ class PostNorm(nn.Module):
 
     def __init__(self, part: nn.Module, norm: nn.Module, dropout: float = 0.0) -> None:
         super().__init__()
-        check_fraction(dropout=dropout)
-        self.part, self.norm, self.dropout = part, norm, nn.Dropout(dropout)
+        self.part, self.norm, self.dropout = part, norm, Dropout(dropout)
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The normalised sum (B, T, D) of the stream and what the part adds to it."""
