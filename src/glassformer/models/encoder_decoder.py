@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from glassformer.parts.blocks import Decoder, Encoder
 from glassformer.parts.cache import DecoderState
-from glassformer.parts.checks import check_keep, check_tokens
+from glassformer.parts.checks import check_keep
 from glassformer.parts.masks import Mask, padding
 
 
@@ -30,7 +30,7 @@ class EncoderDecoder(nn.Module):
 
     def hidden(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
         """What the head scores: the decoder's vectors (B, T, D)."""
-        check_tokens(target, self.decoder.embedding.vocabulary, "the target")
+        self.decoder.embedding.check(target, "the target")
         memory, mask = self.encode(source, source_mask)
         return self.decoder(target, memory, mask)  # type: ignore[no-any-return]
 
@@ -41,7 +41,7 @@ class EncoderDecoder(nn.Module):
 
         `check` looks at the values of both wherever they are, also on an accelerator, which has to stop for it.
         """
-        check_tokens(source, self.encoder.embedding.vocabulary, "the source", anywhere=check)
+        self.encoder.embedding.check(source, "the source", anywhere=check)
         if source_mask is not None:
             check_keep(source_mask, source, anywhere=check)
         mask = None if source_mask is None else padding(source_mask)

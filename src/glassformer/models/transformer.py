@@ -13,6 +13,7 @@ from torch import nn
 
 from glassformer.errors import ConfigurationError
 from glassformer.models.encoder_decoder import EncoderDecoder
+from glassformer.models.family import family
 from glassformer.models.initialise import initialise
 from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
@@ -23,6 +24,7 @@ from glassformer.parts.norms import LayerNorm, Placement, PostNorm, PreNorm
 from glassformer.parts.positions import AttentionPositions, EmbeddingPositions, NoPositions, Sinusoidal
 
 
+@family
 def transformer(
     vocabulary: int,
     width: int = 512,

@@ -9,6 +9,7 @@ B batch, T target length, S source length, D model width, k beams
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -75,9 +76,12 @@ class Encoder(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.Identity() if norm is None else norm
 
-    def forward(self, tokens: Tensor, mask: Mask | None = None, place: Place = None) -> Tensor:
-        """Tokens (B, S) to vectors in context (B, S, D)."""
-        x = self.embedding(tokens, place)
+    def forward(self, tokens: Tensor, mask: Mask | None = None, place: Place = None, **details: Any) -> Tensor:
+        """Tokens (B, S), or what else the embedding reads, to vectors in context (B, S, D).
+
+        `details` are for the embedding: the segments of BERT.
+        """
+        x = self.embedding(tokens, place, **details)
         for block in self.blocks:
             x = block(x, mask=mask, place=place)
         return self.norm(x)  # type: ignore[no-any-return]

@@ -9,14 +9,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.errors import ConfigurationError
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.checks import check_positive, check_tokens
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.positions import EmbeddingPositions, NoPositions, Place
 
 
 class Embedding(nn.Module):
-    """A row of a table for each token, times `scale` (√D in the paper), plus its position, then norm and dropout."""
+    """A row of a table for each token, times `scale` (√D in the paper), plus its position, then norm and dropout.
+
+    With `segments` there is a second, small table: BERT tells first and second sentence apart by it.
+    """
 
     def __init__(
         self,
@@ -26,9 +29,10 @@ class Embedding(nn.Module):
         positions: EmbeddingPositions | None = None,
         norm: nn.Module | None = None,
         dropout: float = 0.0,
+        segments: int | None = None,
     ) -> None:
         super().__init__()
-        check_positive(vocabulary=vocabulary, width=width)
+        check_positive(vocabulary=vocabulary, width=width, segments=1 if segments is None else segments)
         if hasattr(positions, "rotate"):
             raise ConfigurationError(
                 f"{type(positions).__name__} works inside attention: pass it to the attention part"
@@ -36,15 +40,36 @@ class Embedding(nn.Module):
         self.vocabulary, self.width, self.scale = vocabulary, width, scale
         self.weight = nn.Parameter(torch.empty(vocabulary, width))
         nn.init.normal_(self.weight, std=width**-0.5)
+        self.segments = None if segments is None else nn.Parameter(0.02 * torch.randn(segments, width))
         self.positions = NoPositions() if positions is None else positions
         self.norm = nn.Identity() if norm is None else norm
         self.dropout = Dropout(dropout)
 
-    def forward(self, tokens: Tensor, place: Place = None) -> Tensor:
-        """Tokens (B, T) as vectors (B, T, D) that know their positions."""
-        check_tokens(tokens, self.vocabulary)
+    def check(self, tokens: Tensor, what: str = "tokens", anywhere: bool = False) -> None:
+        """Refuse what is no table of tokens of this vocabulary."""
+        check_tokens(tokens, self.vocabulary, what, anywhere)
+
+    def forward(self, tokens: Tensor, place: Place = None, segments: Tensor | None = None) -> Tensor:
+        """Tokens (B, T) as vectors (B, T, D) that know their positions, and which segment (B, T) they are from."""
+        self.check(tokens)
         x = F.embedding(tokens.long(), self.weight) * self.scale  # (B, T, D)
+        if self.segments is not None:
+            x = x + self._segment(tokens, segments)
+        elif segments is not None:
+            raise InputError("this model knows no segments: it has no table for them")
         return self.dropout(self.norm(self.positions(x, place)))  # type: ignore[no-any-return]
+
+
+    def _segment(self, tokens: Tensor, segments: Tensor | None) -> Tensor:
+        """The vectors of the segments (B, T, D); without any, all tokens are from the first."""
+        table = self.segments
+        assert table is not None  # noqa: S101  (asked for only where there is one)
+        if segments is None:
+            return table[:1]
+        check_tokens(segments, len(table), "segments")
+        if segments.shape != tokens.shape:
+            raise InputError(f"segments have the shape {tuple(segments.shape)}, but tokens have {tuple(tokens.shape)}")
+        return F.embedding(segments.long(), table)
 
 
 class TiedHead(nn.Module):

@@ -45,6 +45,18 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x, self.weight.shape, self.weight, self.epsilon)
 
 
+class Scale(nn.Module):
+    """y = x · factor: T5 shrinks what its tied head reads."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The vectors (B, T, D), all of them longer or shorter."""
+        return x * self.factor
+
+
 class BatchNorm(nn.Module):
     """Batch norm for sequences: statistics of each feature over all tokens of the batch.
 

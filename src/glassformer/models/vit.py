@@ -1,0 +1,69 @@
+"""ViT: an image is worth 16 x 16 words. The encoder of a text, fed with patches."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from glassformer.models.encoder_only import EncoderOnly
+from glassformer.models.family import family
+from glassformer.models.initialise import initialise
+from glassformer.parts.attention import MultiHeadAttention
+from glassformer.parts.blocks import Encoder, EncoderBlock
+from glassformer.parts.feedforward import Activation, FeedForward, Linear, gelu
+from glassformer.parts.heads import Classifier, FirstToken
+from glassformer.parts.norms import LayerNorm, PreNorm
+from glassformer.parts.patches import PatchEmbedding
+
+
+@family
+def vit(
+    classes: int | None = 1000,
+    image: int = 224,
+    patch: int = 16,
+    width: int = 768,
+    heads: int = 12,
+    layers: int = 12,
+    hidden: int = 3072,
+    dropout: float = 0.0,
+    *,
+    colours: int = 3,
+    attention_dropout: float = 0.0,
+    activation: Activation = gelu,
+    epsilon: float = 1e-12,
+    linear: Linear = nn.Linear,
+) -> EncoderOnly:
+    """The classifier of "An Image is Worth 16x16 Words"; without `classes` its answer is its vectors (B, 1 + N, D)."""
+    encoder = vit_encoder(
+        image, patch, width, heads, layers, hidden, dropout, colours, attention_dropout, activation, epsilon, linear
+    )
+    return EncoderOnly(encoder, None if classes is None else Classifier(FirstToken(), width, classes))
+
+
+def vit_encoder(
+    image: int,
+    patch: int,
+    width: int,
+    heads: int,
+    layers: int,
+    hidden: int,
+    dropout: float,
+    colours: int,
+    attention_dropout: float,
+    activation: Activation,
+    epsilon: float,
+    linear: Linear = nn.Linear,
+) -> Encoder:
+    """The stack of ViT: patches in, vectors in context out."""
+
+    def block() -> EncoderBlock:
+        attention = MultiHeadAttention(width, heads, dropout=attention_dropout, linear=linear)
+        feed_forward = FeedForward(width, hidden, activation, linear=linear)
+        return EncoderBlock(
+            PreNorm(attention, LayerNorm(width, epsilon), dropout),
+            PreNorm(feed_forward, LayerNorm(width, epsilon), dropout),
+        )
+
+    embedding = PatchEmbedding(image, patch, width, colours, dropout)
+    encoder = Encoder(embedding, [block() for _ in range(layers)], LayerNorm(width, epsilon))
+    initialise(encoder)
+    return encoder

@@ -1,0 +1,47 @@
+"""Patches: an image as a sentence. Each square of pixels becomes a token, and one more stands for the whole.
+
+B batch, C colours, P patch edge, N patches, D model width
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import ConfigurationError, InputError
+from glassformer.parts.checks import check_positive
+from glassformer.parts.dropout import Dropout
+from glassformer.parts.positions import Place
+
+
+class PatchEmbedding(nn.Module):
+    """Cut images into squares, project each, put a class token in front, add a trained vector for each position."""
+
+    def __init__(self, image: int, patch: int, width: int, colours: int = 3, dropout: float = 0.0) -> None:
+        super().__init__()
+        check_positive(image=image, patch=patch, width=width, colours=colours)
+        if image % patch:
+            raise ConfigurationError(f"images of {image} pixels do not divide into patches of {patch}")
+        self.image, self.patch, self.width, self.colours = image, patch, width, colours
+        self.projection = nn.Conv2d(colours, width, patch, stride=patch)
+        self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
+        self.positions = nn.Parameter(0.02 * torch.randn(1, 1 + (image // patch) ** 2, width))
+        self.dropout = Dropout(dropout)
+
+    def check(self, pixels: Tensor, what: str = "pixels", anywhere: bool = False) -> None:
+        """Refuse what is no batch of images of this size."""
+        wanted = (self.colours, self.image, self.image)
+        if pixels.dim() != 4 or tuple(pixels.shape[1:]) != wanted or not len(pixels):
+            size = " x ".join(str(number) for number in pixels.shape)
+            raise InputError(
+                f"{what} must be images (batch, {self.colours} colours, {self.image}, {self.image}), not {size}"
+            )
+        if not pixels.is_floating_point():
+            raise InputError(f"{what} must hold numbers such as 0.0 to 1.0, not {pixels.dtype}")
+
+    def forward(self, pixels: Tensor, place: Place = None) -> Tensor:
+        """Images (B, C, image, image) to vectors (B, 1 + N, D)."""
+        self.check(pixels)
+        patches = self.projection(pixels).flatten(2).transpose(1, 2)  # (B, N, D)
+        whole = self.class_token.expand(len(pixels), -1, -1)
+        return self.dropout(torch.cat((whole, patches), dim=1) + self.positions)  # type: ignore[no-any-return]
