@@ -12,6 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaConfig, LlamaRotaryEmb
 from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 from transformers.models.t5.modeling_t5 import T5Attention, T5Config
 
+import glassformer as gf
 from glassformer.errors import InputError
 from glassformer.parts import (
     ALiBi,
@@ -214,3 +215,38 @@ def test_without_positions_dog_bites_man_is_man_bites_dog() -> None:
     blind, ordered = encoder(NoPositions()), encoder(Sinusoidal(8))
     same(blind(man_bites_dog).flip(1), blind(dog_bites_man))
     assert not torch.allclose(ordered(man_bites_dog).flip(1), ordered(dog_bites_man), atol=1e-3)
+
+
+EVERYWHERE: dict[str, Callable[[], dict[str, nn.Module]]] = {
+    "sinusoidal": lambda: {"positions": Sinusoidal(16)},
+    "learned": lambda: {"positions": Learned(9, 16)},
+    "rotary": lambda: {"attention_positions": Rotary(8)},
+    "relative": lambda: {"attention_positions": RelativeBias(2)},
+    "alibi": lambda: {"attention_positions": ALiBi(2)},
+}
+
+
+@pytest.mark.parametrize("scheme", EVERYWHERE)
+@torch.no_grad()
+def test_a_model_from_the_meta_device_has_its_tables(scheme: str) -> None:
+    def build() -> gf.EncoderDecoder:
+        return gf.transformer(20, 16, 2, 1, 24, **EVERYWHERE[scheme]()).eval()  # type: ignore[arg-type]
+
+    torch.use_deterministic_algorithms(True)  # then emptied tensors are filled with NaN, not with what lay there
+    try:
+        real, tokens = build(), torch.arange(9)[None]
+        with torch.device("meta"):
+            empty = build()
+        empty.to_empty(device="cpu").load_state_dict(real.state_dict())
+        assert torch.equal(empty(tokens, tokens), real(tokens, tokens))
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("part", [Sinusoidal(8), Rotary(8), ALiBi(3)])
+def test_tables_follow_their_model_to_other_types_and_back(part: nn.Module) -> None:
+    before = [table.clone() for table in part.buffers()]
+    assert all(table.dtype == torch.bfloat16 for table in part.bfloat16().buffers())
+    for table, was in zip(part.float().buffers(), before, strict=True):
+        assert torch.equal(table, was)  # computed anew: nothing was lost to rounding
+    assert all(table.is_meta for table in part.to("meta").buffers())

@@ -6,13 +6,17 @@ work inside attention, on queries and keys or on their scores.
 A place is None (tokens stand at 0, 1, 2, …), a number (all of them stand there: one step of decoding) or a tensor (T)
 or (B, T) of positions (packed documents, padded prompts).
 
-B batch, T query length, S key length, D model width, H heads, K head width
+Tables that follow from a formula are in no state_dict. They are computed anew when a model moves or is emptied
+(`to_empty` after building it on the meta device), so that no table is ever left without its numbers.
+
+B batch, T query length, S key length, L length of a table, D model width, H heads, K head width
 """
 
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -76,6 +80,11 @@ class Sinusoidal(nn.Module):
         pair = _waves(length, self.width, self.base, like)  # (L, D/2) each
         return torch.stack(pair, dim=-1).flatten(1) if self.interleaved else torch.cat(pair, dim=-1)  # (L, D)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.table = self._table(len(self.table), like=self.table)
+        return self
+
     def forward(self, x: Tensor, place: Place = None) -> Tensor:
         """The vectors (B, T, D) plus their waves."""
         needed = _highest(place, x.shape[1]) + 1
@@ -128,6 +137,11 @@ class Rotary(nn.Module):
         sines, cosines = _waves(length, head_width, base)  # (L, K/2) each
         self.register_buffer("sines", sines, persistent=False)
         self.register_buffer("cosines", cosines, persistent=False)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.sines, self.cosines = _waves(len(self.sines), self.head_width, self.base, like=self.sines)
+        return self
 
     def check(self, heads: int, head_width: int) -> None:
         """Refuse heads of another width."""
@@ -204,10 +218,18 @@ class ALiBi(nn.Module):
         super().__init__()
         check_positive(heads=heads)
         self.heads = heads
-        whole = 2 ** math.floor(math.log2(heads))  # the slopes are a geometric row where heads is a power of two
+        self.register_buffer("slopes", self._slopes(), persistent=False)
+
+    def _slopes(self) -> Tensor:
+        whole = 2 ** math.floor(math.log2(self.heads))  # a geometric row where heads is a power of two
         slopes = [2 ** (-8 * (head + 1) / whole) for head in range(whole)]
-        slopes += [2 ** (-4 * (2 * head + 1) / whole) for head in range(heads - whole)]  # and fall between it where not
-        self.register_buffer("slopes", torch.tensor(slopes), persistent=False)
+        slopes += [2 ** (-4 * (2 * head + 1) / whole) for head in range(self.heads - whole)]  # others fall between
+        return torch.tensor(slopes)  # (H)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.slopes = self._slopes().to(self.slopes)
+        return self
 
     def check(self, heads: int, head_width: int) -> None:
         """Refuse another number of heads."""
@@ -235,10 +257,10 @@ def as_tensor(place: Place, length: int, device: torch.device) -> Tensor:
 def _waves(length: int, width: int, base: float, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Sine and cosine of position / base^(2i / width), (L, width/2) each, from angles in double precision.
 
-    In float32 on the CPU, or in the type and on the device of `like`.
+    In float32 on the default device, or in the type and on the device of `like`.
     """
-    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
+    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device="cpu") / width)
+    angles = torch.arange(length, dtype=torch.float64, device="cpu")[:, None] * frequencies
     like = torch.empty(0) if like is None else like
     return angles.sin().to(like), angles.cos().to(like)
 
