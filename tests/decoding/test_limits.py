@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.decoding import Generator, Hypothesis, Limits, beam_search, greedy, sample
+from glassformer.decoding import Generator, Hypothesis, Limits, beam_search, greedy, sample, stream
 from glassformer.decoding.limits import Scorer
 from glassformer.errors import ConfigurationError, GlassformerError, InputError
 from glassformer.parts import pad
@@ -186,3 +186,48 @@ def test_what_may_come_keeps_the_models_log_probability_and_the_rest_has_none(
             second = plain[1, :, token] if token == 7 else torch.full((3,), -torch.inf)
             torch.testing.assert_close(scores[1, :, token], second)
     assert torch.equal(logits, before)  # the model's own numbers are not written over
+
+
+NOTHING = range(VOCABULARY)  # with this suppressed
+BUT_END = [token for token in range(VOCABULARY) if token != END]
+
+
+@every_way
+def test_a_forced_beginning_that_fills_all_there_is_needs_no_other_token(decode: Decode) -> None:
+    limits = Limits(START, END, max_length=2, suppress=NOTHING)
+    found = decode(talker(1), *pad([[2], [3]]), limits=limits, prefix=[[9, 8], [7, 6]])
+    assert [(one.tokens, one.finished) for one in found] == [([9, 8], False), ([7, 6], False)]
+    with pytest.raises(ConfigurationError, match="every token of the vocabulary is suppressed"):
+        decode(talker(1), *pad([[2], [3]]), limits=limits, prefix=[[9, 8], [7]])  # the second would have to go on
+
+
+@every_way
+def test_after_a_forced_beginning_of_the_least_length_the_end_alone_may_be_left(decode: Decode) -> None:
+    limits = Limits(START, END, max_length=4, min_length=2, suppress=BUT_END)
+    found = decode(talker(1), *pad([[2]]), limits=limits, prefix=[[9, 8]])[0]
+    assert (found.tokens, found.finished) == ([9, 8], True)
+    with pytest.raises(ConfigurationError, match="every token of the vocabulary is suppressed"):
+        decode(talker(1), *pad([[2]]), limits=limits, prefix=[[9]])
+
+
+@every_way
+def test_a_forced_beginning_may_be_a_tensor(decode: Decode) -> None:
+    limits, prefix = Limits(START, END, max_length=6), [[9, 8], [7, 6], [5, 4]]
+    expected = [one.tokens for one in decode(talker(1), *pad(SENTENCES), limits=limits, prefix=prefix)]
+    assert [tokens[:2] for tokens in expected] == prefix
+    for tensors in (torch.tensor(prefix), [torch.tensor(tokens) for tokens in prefix]):
+        assert [one.tokens for one in decode(talker(1), *pad(SENTENCES), limits=limits, prefix=tensors)] == expected
+
+
+@every_way
+@pytest.mark.parametrize("prefix", [[2, 3, 4], torch.tensor([2, 3, 4]), torch.ones(3, 2), [["a"], ["b"], ["c"]]])
+def test_a_beginning_of_something_else_is_refused_in_a_sentence(decode: Decode, prefix: Any) -> None:
+    with pytest.raises(InputError, match="a prefix is a list or tensor of token ids for each sentence"):
+        decode(talker(1), *pad(SENTENCES), limits=Limits(START, END), prefix=prefix)
+
+
+@pytest.mark.parametrize("decode", [greedy, sample, beam_search, lambda *inputs, **how: list(stream(*inputs, **how))])
+@pytest.mark.parametrize(("inputs", "found"), [((), "there are none"), (([[2, 3]],), "the first one is a list")])
+def test_decoding_nothing_is_refused_in_a_sentence(decode: Decode, inputs: tuple[Any, ...], found: str) -> None:
+    with pytest.raises(InputError, match=f"needs the model's inputs as tensors, the source first, but {found}"):
+        decode(talker(1), *inputs, limits=Limits(START, END))

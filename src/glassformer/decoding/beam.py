@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from glassformer.decoding.limits import Limits, Prefix, Scorer
-from glassformer.decoding.protocol import Generator, Hypothesis, evaluating
+from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of
 from glassformer.errors import ConfigurationError, InputError
 
 
@@ -140,13 +140,14 @@ def beam_search(
         raise ConfigurationError(f"the length penalty must be a number from -10 to 10, not {length_penalty}")
     if not 1 <= best <= width:
         raise ConfigurationError(f"the number of outputs must be from 1 to the beam width ({width}), not {best}")
+    source = first_of(inputs)
     with evaluating(model):
         state = model.start(*inputs)
-        answers = [Answers(best, limits, length_penalty) for _ in range(len(inputs[0]))]
+        answers = [Answers(best, limits, length_penalty) for _ in source]
         score = Scorer(limits, prefix, len(answers))
         sentences = list(range(len(answers)))
-        paths = Paths.empty(len(answers), inputs[0].device)
-        tokens = torch.full((len(answers), 1), limits.start, device=inputs[0].device)
+        paths = Paths.empty(len(answers), source.device)
+        tokens = torch.full((len(answers), 1), limits.start, device=source.device)
         for length in range(1, limits.max_length + 1):
             logits, state = model.step(state, tokens)
             if width > logits.shape[-1]:

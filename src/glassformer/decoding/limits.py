@@ -1,19 +1,20 @@
 """Limits: what an output may look like, and how that is imposed on a model's scores.
 
-B sentences, k beams, V vocabulary
+B sentences, k beams, V vocabulary, t length of a forced beginning
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 
 import torch
 from torch import Tensor
 
 from glassformer.errors import ConfigurationError, InputError
 
-Prefix = Sequence[Sequence[int]]
+Prefix = Sequence[Sequence[int]] | Tensor  # a forced beginning for each sentence; as a tensor (B, t) all are as long
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,21 @@ class Limits:
         if not 0 <= self.min_length <= self.max_length:
             raise ConfigurationError(f"min_length must be 0 to max_length ({self.max_length}), not {self.min_length}")
 
-    def check(self, vocabulary: int) -> None:
-        """Refuse tokens that the model does not have, and suppressing everything that it has."""
+    def check(self, vocabulary: int, given: int | None = 0) -> None:
+        """Refuse tokens that the model does not have, and suppressing everything that it has.
+
+        `given` is how many tokens are forced before the model writes its first; None: it never writes any.
+        """
         named = [("start", self.start), ("end", self.end), *(("suppress", token) for token in self.suppress)]
         for name, token in named:
             if not 0 <= token < vocabulary:
                 raise ConfigurationError(f"the {name} token {token} is not among the ids 0 to {vocabulary - 1}")
-        unwritable = {*self.suppress, self.end} if self.min_length else {*self.suppress}
-        if len(unwritable) == vocabulary:
+        if given is not None and len({*self.banned(given)}) == vocabulary:
             raise ConfigurationError("every token of the vocabulary is suppressed: nothing can be written")
+
+    def banned(self, length: int) -> list[int]:
+        """The tokens that may not be written after `length` others."""
+        return [*self.suppress, *([self.end] if length < self.min_length else [])]
 
 
 class Scorer:
@@ -56,16 +63,16 @@ class Scorer:
     """
 
     def __init__(self, limits: Limits, prefix: Prefix | None, sentences: int) -> None:
-        if prefix is not None and len(prefix) != sentences:
+        self.limits, self.prefix = limits, None if prefix is None else _lists(prefix)
+        if self.prefix is not None and len(self.prefix) != sentences:
             raise InputError(
-                f"there are {len(prefix)} prefixes for {sentences} sentences: give one each (it may be empty)"
+                f"there are {len(self.prefix)} prefixes for {sentences} sentences: give one each (it may be empty)"
             )
-        for tokens in prefix or ():
+        for tokens in self.prefix or ():
             if len(tokens) > limits.max_length:
                 raise InputError(f"a prefix of {len(tokens)} tokens does not fit into max_length {limits.max_length}")
             if limits.end in tokens:
                 raise InputError(f"a prefix holds the end token {limits.end}: nothing can follow it")
-        self.limits, self.prefix = limits, prefix
         self._checked = False
 
     def __call__(self, logits: Tensor, length: int, sentences: Sequence[int]) -> Tensor:
@@ -74,8 +81,7 @@ class Scorer:
             self._check(logits.shape[-1])
         scores = logits.float().log_softmax(dim=-1)
         forced = [(row, token, scores[row, :, token].clone()) for row, token in self._forced(length, sentences)]
-        banned = [*self.limits.suppress, *([self.limits.end] if length < self.limits.min_length else [])]
-        if banned:
+        if banned := self.limits.banned(length):
             scores.index_fill_(-1, torch.tensor(banned, device=scores.device), -torch.inf)
         for row, token, score in forced:
             if not score.isfinite().any():
@@ -90,8 +96,18 @@ class Scorer:
         return [(row, tokens[length]) for row, tokens in enumerate(prefixes) if length < len(tokens)]
 
     def _check(self, vocabulary: int) -> None:
-        self.limits.check(vocabulary)
+        given = [0] if self.prefix is None else [len(tokens) for tokens in self.prefix]
+        self.limits.check(vocabulary, min((each for each in given if each < self.limits.max_length), default=None))
         wrong = [token for tokens in self.prefix or () for token in tokens if not 0 <= token < vocabulary]
         if wrong:
             raise InputError(f"a prefix holds the id {wrong[0]}, but the vocabulary has the ids 0 to {vocabulary - 1}")
         self._checked = True
+
+
+def _lists(prefix: Prefix) -> list[list[int]]:
+    """Forced beginnings as lists of whole numbers, whatever they came in."""
+    try:
+        rows = prefix.tolist() if isinstance(prefix, Tensor) else prefix
+        return [[index(token) for token in row] for row in rows]
+    except TypeError:
+        raise InputError("a prefix is a list or tensor of token ids for each sentence: whole numbers only") from None

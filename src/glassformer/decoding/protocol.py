@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from glassformer.errors import InputError
+
 
 class State(Protocol):
     """What a model remembers between steps."""
@@ -46,6 +48,14 @@ class Hypothesis:
     log_probability: float
     log_probabilities: list[float]
     finished: bool
+
+
+def first_of(inputs: tuple[Any, ...]) -> Tensor:
+    """The first of a model's inputs: it has a row for each sentence."""
+    if not inputs or not isinstance(inputs[0], Tensor):
+        found = f"but the first one is a {type(inputs[0]).__name__}" if inputs else "but there are none"
+        raise InputError(f"decoding needs the model's inputs as tensors, the source first, {found}")
+    return inputs[0]
 
 
 @contextmanager

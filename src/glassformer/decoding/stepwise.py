@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glassformer.decoding.limits import Limits, Prefix, Scorer
-from glassformer.decoding.protocol import Generator, Hypothesis, evaluating
+from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of
 from glassformer.decoding.sampling import Sampler
 from glassformer.errors import InputError
 
@@ -43,11 +43,12 @@ def stream(
 
     `choose` is `most_likely` or a `Sampler`. A sentence that reaches its end leaves the batch.
     """
+    source = first_of(inputs)
     with evaluating(model):
         state = model.start(*inputs)
-    sentences = list(range(len(inputs[0])))
+    sentences = list(range(len(source)))
     score = Scorer(limits, prefix, len(sentences))
-    tokens = torch.full((len(sentences), 1), limits.start, device=inputs[0].device)
+    tokens = torch.full((len(sentences), 1), limits.start, device=source.device)
     for length in range(limits.max_length):
         with evaluating(model):
             logits, state = model.step(state, tokens)
@@ -70,7 +71,7 @@ def stream(
 
 def greedy(model: Generator, *inputs: Any, limits: Limits, prefix: Prefix | None = None) -> list[Hypothesis]:
     """The most likely token at each step: one output a sentence."""
-    return _collect(stream(model, *inputs, limits=limits, prefix=prefix), len(inputs[0]), limits.end)
+    return _collect(stream(model, *inputs, limits=limits, prefix=prefix), len(first_of(inputs)), limits.end)
 
 
 def sample(
@@ -90,7 +91,8 @@ def sample(
     any company.
     """
     choose = Sampler(temperature, top_k, top_p, min_p, seed)
-    return _collect(stream(model, *inputs, limits=limits, choose=choose, prefix=prefix), len(inputs[0]), limits.end)
+    events = stream(model, *inputs, limits=limits, choose=choose, prefix=prefix)
+    return _collect(events, len(first_of(inputs)), limits.end)
 
 
 def _collect(events: Iterable[Written], sentences: int, end: int) -> list[Hypothesis]:
