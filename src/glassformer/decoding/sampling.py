@@ -1,6 +1,6 @@
 """Sampling: draw the next token by its probability, from all tokens or from the likely ones only.
 
-B sentences, V vocabulary
+B sentences, V vocabulary, N tokens that may be drawn
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The tree of a beam search: every continuation it looked at, and what became of it."""
+"""The tree of a beam search: every continuation it looked at, and what became of it.
+
+C candidates, t length so far
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ class BeamTrees:
 
     def _grow(self, tree: BeamTree, step: Expansion, row: int) -> None:
         """Add one step to the tree of one sentence."""
-        candidates = step.candidates.of(row)
+        candidates = step.candidates.of(row)  # tokens and their log-probabilities (C, t), the rest (C)
         length = candidates.tokens.shape[-1]
         fates = [
             Fate.FINISHED if finished else Fate.KEPT if kept else Fate.PRUNED
