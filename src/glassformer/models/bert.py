@@ -35,6 +35,7 @@ def bert(
     *,
     answer: Answer = "vectors",
     classes: int = 2,
+    pooler: bool = False,
     segments: int = 2,
     attention_dropout: float = 0.1,
     activation: Activation = gelu,
@@ -45,7 +46,8 @@ def bert(
     """The encoder of "BERT: Pre-training of Deep Bidirectional Transformers", for texts up to `length` tokens.
 
     It answers with its vectors (B, T, D), with the scores of `words` that may stand in each place (B, T, V), of
-    `classes` for the whole text (B, C), or of each token beginning and ending a `span` (B, T, 2).
+    `classes` for the whole text (B, C), or of each token beginning and ending a `span` (B, T, 2). With a `pooler`,
+    `model.pooler(vectors)` is one vector (B, D) for the whole text.
     """
     encoder = _encoder(
         vocabulary,
@@ -64,7 +66,8 @@ def bert(
     )
     if answer == "classes":
         return EncoderOnly(encoder, Classifier(Pooler(width), width, classes, dropout))
-    return EncoderOnly(encoder, _head(answer, encoder.embedding, activation, epsilon, tie_output))
+    head = _head(answer, encoder.embedding, activation, epsilon, tie_output)
+    return EncoderOnly(encoder, head, Pooler(width) if pooler else None)
 
 
 @family
@@ -79,6 +82,7 @@ def roberta(
     *,
     answer: Answer = "vectors",
     classes: int = 2,
+    pooler: bool = False,
     segments: int = 1,
     attention_dropout: float = 0.1,
     activation: Activation = gelu,
@@ -108,7 +112,8 @@ def roberta(
     if answer == "classes":
         pool = nn.Sequential(FirstToken(), Dropout(dropout), Transform(width, torch.tanh))
         return EncoderOnly(encoder, Classifier(pool, width, classes, dropout))
-    return EncoderOnly(encoder, _head(answer, encoder.embedding, gelu, epsilon, tie_output))
+    head = _head(answer, encoder.embedding, gelu, epsilon, tie_output)
+    return EncoderOnly(encoder, head, Pooler(width) if pooler else None)
 
 
 def _encoder(

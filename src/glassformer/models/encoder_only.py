@@ -13,11 +13,14 @@ from glassformer.parts.masks import padding
 
 
 class EncoderOnly(nn.Module):
-    """An encoder, and a head on top of its vectors; without a head the vectors themselves are the answer."""
+    """An encoder, and a head on top of its vectors; without a head the vectors themselves are the answer.
 
-    def __init__(self, encoder: Encoder, head: nn.Module | None = None) -> None:
+    A `pooler` goes along for those who want one vector of them: `model.pooler(model(tokens))`.
+    """
+
+    def __init__(self, encoder: Encoder, head: nn.Module | None = None, pooler: nn.Module | None = None) -> None:
         super().__init__()
-        self.encoder, self.head = encoder, nn.Identity() if head is None else head
+        self.encoder, self.head, self.pooler = encoder, nn.Identity() if head is None else head, pooler
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """What the head makes of tokens (B, T): classes (B, C), scores of words (B, T, V), or vectors (B, T, D).

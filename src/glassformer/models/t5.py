@@ -32,12 +32,13 @@ def t5(
     distance: int = 128,
     epsilon: float = 1e-6,
     tie_output: bool = True,
+    scaled: bool | None = None,
     linear: Linear = nn.Linear,
 ) -> EncoderDecoder:
     """The model of "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer".
 
-    As in the paper it is plain (ReLU) and tied; version 1.1 is `gated` (GELU) and not tied. Attention is not divided by
-    √d: the initialisation of the original takes care of that.
+    As in the paper it is plain (ReLU) and tied; version 1.1 is `gated` (GELU) and not tied. What a tied head reads is
+    `scaled` by 1/√D, unless told otherwise. Attention is not divided by √d: the original's initialisation saw to that.
     """
 
     def attention(positions: RelativeBias | None) -> nn.Module:
@@ -54,17 +55,15 @@ def t5(
         )
         return PreNorm(part, RMSNorm(width, epsilon), dropout)
 
-    def final() -> nn.Module:
-        return nn.Sequential(RMSNorm(width, epsilon), Dropout(dropout))
-
     both_ways, backwards = (RelativeBias(heads, buckets, distance, bidirectional=both) for both in (True, False))
     embedding = Embedding(vocabulary, width, dropout=dropout)
-    encoder = Encoder(embedding, [EncoderBlock(attention(both_ways), feed_forward()) for _ in range(layers)], final())
+    blocks = [EncoderBlock(attention(both_ways), feed_forward()) for _ in range(layers)]
+    encoder = Encoder(embedding, blocks, nn.Sequential(RMSNorm(width, epsilon), Dropout(dropout)))
     decoder_blocks = [
         DecoderBlock(attention(backwards), attention(None), feed_forward()) for _ in range(decoder_layers or layers)
     ]
-    shrink = Scale(width**-0.5 if tie_output else 1.0)
-    decoder = Decoder(embedding, decoder_blocks, nn.Sequential(*final(), shrink))
+    shrink = Scale(width**-0.5 if (tie_output if scaled is None else scaled) else 1.0)
+    decoder = Decoder(embedding, decoder_blocks, nn.Sequential(RMSNorm(width, epsilon), Dropout(dropout), shrink))
     initialise(encoder)
     initialise(decoder)
     return EncoderDecoder(encoder, decoder, TiedHead(embedding) if tie_output else Head(width, vocabulary))

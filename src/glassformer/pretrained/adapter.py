@@ -1,0 +1,103 @@
+"""Adapters: what a family is called elsewhere. One table for the numbers, one for the weights, both read both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from glassformer.errors import ConfigurationError
+from glassformer.models import Made
+from glassformer.parts import gelu, gelu_tanh, relu, silu
+from glassformer.pretrained.names import Table
+
+Config = dict[str, Any]
+ACTIVATIONS = {
+    "relu": relu,
+    "gelu": gelu,
+    "gelu_new": gelu_tanh,
+    "gelu_pytorch_tanh": gelu_tanh,
+    "silu": silu,
+    "swish": silu,
+}
+
+
+@dataclass(frozen=True)
+class Number:
+    """A key of their config, the argument of ours, and what they mean where they do not say."""
+
+    theirs: str
+    ours: str
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """How a family is read from, and written to, checkpoints of the ecosystem."""
+
+    model_type: str
+    family: Callable[..., nn.Module]
+    architectures: Mapping[str, str]  # their class, and what our model is to answer with
+    numbers: Sequence[Number]
+    table: Callable[[Made], Table]
+    refine: Callable[[Config, Collection[str], dict[str, Any]], None] = lambda config, names, arguments: None
+    describe: Callable[[dict[str, Any], Config], None] = lambda arguments, config: None
+    expected: Mapping[str, Any] | None = None  # keys that must have one value, or be missing
+
+    def build(self, config: Config, architecture: str, names: Collection[str]) -> nn.Module:
+        """The model that a config describes, with fresh weights; `names` are those of its tensors."""
+        for key, value in (self.expected or {}).items():
+            if config.get(key, value) != value:
+                raise ConfigurationError(f"{key} is {config[key]!r} in config.json: only {value!r} is supported")
+        arguments: dict[str, Any] = {}
+        for number in self.numbers:
+            arguments[number.ours] = _here(number, config.get(number.theirs, number.default))
+        if "answer" in _argument_names(self.family):
+            arguments["answer"] = self.architectures[architecture]
+        self.refine(config, names, arguments)
+        model = self.family(**arguments)
+        made_of(model).notes.update(config)
+        return model
+
+    def config(self, made: Made) -> Config:
+        """The config that describes a model."""
+        answer = made.arguments.get("answer", "")
+        config: Config = {**made.notes, "model_type": self.model_type, "dtype": "float32"}
+        config["architectures"] = [next(name for name, ours in self.architectures.items() if ours in (answer, ""))]
+        for number in self.numbers:
+            config[number.theirs] = _there(number, made.arguments[number.ours])
+        self.describe(made.arguments, config)
+        return config
+
+
+def made_of(model: nn.Module) -> Made:
+    """How a model was made."""
+    made = getattr(model, "made", None)
+    if not isinstance(made, Made):
+        raise ConfigurationError(f"a {type(model).__name__} that no family function has made cannot be described")
+    return made
+
+
+def _argument_names(function: Callable[..., Any]) -> Collection[str]:
+    import inspect
+
+    return inspect.signature(function).parameters
+
+
+def _here(number: Number, value: Any) -> Any:
+    if not number.ours.endswith("activation"):
+        return value
+    if value not in ACTIVATIONS:
+        raise ConfigurationError(f"{number.theirs} is {value!r} in config.json: expected {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[value]
+
+
+def _there(number: Number, value: Any) -> Any:
+    if not number.ours.endswith("activation"):
+        return value
+    names = [name for name, function in ACTIVATIONS.items() if function is value]
+    if not names:
+        raise ConfigurationError(f"the activation {value!r} has no name in that format")
+    return names[0]

@@ -1,0 +1,102 @@
+"""Files: checkpoints in the layout of Hugging Face, from a folder or from the hub.
+
+config.json                         what the model is
+model.safetensors                   its weights, or
+model.safetensors.index.json        which of several files holds which
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from glassformer.errors import InputError
+from glassformer.pretrained.names import Tensors
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
+WANTED = ["*.json", "*.safetensors", "*.txt", "*.model"]
+
+
+def find(source: str | Path) -> Path:
+    """The folder of a checkpoint: on this machine, or fetched from the hub and kept."""
+    folder = Path(source)
+    if folder.is_dir():
+        return folder
+    name = str(source)
+    if folder.exists() or name.count("/") > 1 or name.startswith((".", "/", "~")):
+        raise InputError(f"{source}: there is no such folder")
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError:
+        raise InputError(
+            f"{source} is no folder here; to fetch it from the hub, install: pip install 'glassformer[interop]'"
+        ) from None
+    try:
+        return Path(snapshot_download(name, allow_patterns=WANTED))
+    except HFValidationError:
+        raise InputError(f"{source}: there is no such folder, and no hub name is spelled so") from None
+    except LocalEntryNotFoundError:
+        raise InputError(f"{source} is no folder here, and the hub cannot be reached: is there a network?") from None
+    except (HfHubHTTPError, OSError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"{source} cannot be fetched from the hub: {first}") from None
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """A checkpoint's config.json."""
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{folder} holds no {CONFIG}: it is no checkpoint in Hugging Face's layout") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    if not isinstance(config, dict):
+        raise InputError(f"{path} must hold an object, not {type(config).__name__}")
+    return config
+
+
+def read_tensors(folder: Path) -> Tensors:
+    """All weights of a checkpoint, from one file or several. Pickled ones are never opened."""
+    tensors: Tensors = {}
+    for path in _weight_files(folder):
+        try:
+            tensors |= load_file(path)
+        except FileNotFoundError:
+            raise InputError(f"{folder / INDEX} names {path.name}, which is not there") from None
+        except (OSError, SafetensorError) as error:
+            raise InputError(f"{path} is damaged: {error}") from None
+    return tensors
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if (folder / INDEX).is_file():
+        try:
+            return sorted(
+                {folder / Path(name).name for name in json.loads((folder / INDEX).read_text())["weight_map"].values()}
+            )
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise InputError(f"{folder / INDEX} is damaged: {error}") from None
+    pickled = [name for name in PICKLED if (folder / name).exists()]
+    if pickled:
+        raise InputError(
+            f"{folder} has its weights only as {pickled[0]}, a pickle, which may run any program when it is opened: "
+            "convert it to safetensors first (with transformers: load it, then save_pretrained)"
+        )
+    raise InputError(f"{folder} holds no {WEIGHTS}")
+
+
+def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
+    """Write a checkpoint that `transformers` loads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    held = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    save_file(held, folder / WEIGHTS, metadata={"format": "pt"})
+    (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
