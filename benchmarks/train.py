@@ -11,6 +11,7 @@ once a round; the median round counts, in tokens a second without padding. The l
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -64,11 +65,11 @@ class Batches:
     """The same batches again and again."""
 
     def __init__(self, batches: list[Batch]) -> None:
-        self.batches, self.epoch, self.batches_per_epoch = batches, 0, len(batches)
+        self.batches, self.epoch = batches, 0
 
-    def __iter__(self) -> Any:
-        yield from self.batches
-        self.epoch += 1
+    def share(self, rank: int, ranks: int) -> Any:
+        """All of them, epoch after epoch."""
+        return itertools.cycle(self.batches)
 
     def state_dict(self) -> dict[str, Any]:
         """Nothing is saved here."""

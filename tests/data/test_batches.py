@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from collections import Counter
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.data import Batch, Batches, TokenPairs, planning
+from glassformer.data import batches as making
 from glassformer.errors import ConfigurationError, InputError
 
 from .helpers import BYTES, prepared, store
@@ -86,55 +86,43 @@ def test_a_batch_holds_what_its_rows_say(pairs: list[tuple[list[int], list[int]]
 def test_resuming_is_continuing(pairs: list[tuple[list[int], list[int]]], seed: int, stop: int) -> None:
     data = stored(pairs)
 
-    def stream(each: Batches) -> Any:
-        while True:
-            yield from each
-
-    straight = rows(list(islice(stream(batches(data, 30, seed)), stop + 20)))
+    straight = rows(list(islice(batches(data, 30, seed).share(0, 1), stop + 20)))
     first = batches(data, 30, seed)
-    before = rows(list(islice(stream(first), stop)))
+    before = rows(list(islice(first.share(0, 1), stop)))
     state = json.loads(json.dumps(first.state_dict()))
     second = batches(data, 30, seed=99)
     second.load_state_dict(state)
-    after = rows(list(islice(stream(second), 20)))
+    after = rows(list(islice(second.share(0, 1), 20)))
     assert before + after == straight
 
 
 @given(pairs=many, ranks=st.integers(1, 5), seed=seeds)
-def test_ranks_share_an_epoch_in_equal_counts(pairs: list[tuple[list[int], list[int]]], ranks: int, seed: int) -> None:
+def test_ranks_take_the_batches_in_turn_across_epochs(
+    pairs: list[tuple[list[int], list[int]]], ranks: int, seed: int
+) -> None:
     data = stored(pairs)
-    shares = [list(batches(data, 40, seed, rank=rank, ranks=ranks)) for rank in range(ranks)]
-    assert len({len(share) for share in shares}) == 1
-    found = Counter(row for share in shares for batch in rows(share) for row in batch)
-    assert set(found) == set(range(len(pairs)))
-    assert found.total() - len(pairs) < ranks  # a rank may have to repeat a pair for want of others
-    for share in shares:
-        assert all(len(b.rows) * max(b.source.shape[1], b.target_in.shape[1]) <= 40 for b in share)
+    alone = rows(list(islice(batches(data, 40, seed).share(0, 1), 12 * ranks)))
+    everyone = [batches(data, 40, seed) for _ in range(ranks)]
+    shares = [rows(list(islice(each.share(rank, ranks), 12))) for rank, each in enumerate(everyone)]
+    assert [batch for group in zip(*shares, strict=True) for batch in group] == alone
+    assert len({(each.epoch, each.position) for each in everyone}) == 1
 
 
-def test_ranks_that_share_a_batch_stay_within_the_budget() -> None:
-    pairs = [([5] * 4, [6] * 3)] * 10 + [([5] * 40, [6] * 39)]
-    for rank in range(5):
-        (batch,) = batches(stored(pairs), 40, rank=rank, ranks=5)
-        assert len(batch.rows) * batch.source.shape[1] <= 40
-
-
-def test_ranks_take_the_batches_in_turn(some: TokenPairs) -> None:
-    alone = rows(list(batches(some)))
-    whole = len(alone) // 3 * 3
-    shares = [rows(list(batches(some, rank=rank, ranks=3))) for rank in range(3)]
-    assert [batch for group in zip(*shares, strict=True) for batch in group][:whole] == alone[:whole]
+def test_a_rank_makes_no_batch_but_its_own(some: TokenPairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(making, "collate", lambda pairs, rows, *_: made.append(len(rows)))
+    list(islice(batches(some).share(1, 4), 5))
+    assert len(made) == 5
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 1), (1, 4)])
 def test_another_number_of_ranks_continues_with_the_next_batch(some: TokenPairs, before: int, after: int) -> None:
     alone = rows(list(batches(some)))
-    first = batches(some, rank=before - 1, ranks=before)
-    list(islice(first, 5))
+    first, second = batches(some), batches(some)
+    list(islice(first.share(before - 1, before), 5))
     assert first.position == 5 * before
-    second = batches(some, rank=0, ranks=after)
     second.load_state_dict(first.state_dict())
-    assert rows(list(islice(second, 3))) == [alone[5 * before + i * after] for i in range(3)]
+    assert rows(list(islice(second.share(0, after), 3))) == [alone[5 * before + i * after] for i in range(3)]
 
 
 def test_epochs_and_seeds_differ_and_repeat(some: TokenPairs) -> None:
@@ -165,8 +153,6 @@ def test_a_pair_that_fits_no_batch_is_refused(some: TokenPairs) -> None:
 
 
 def test_what_cannot_be_is_refused(some: TokenPairs, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="rank 2 is not among the ranks 0 to 1"):
-        batches(some, rank=2, ranks=2)
     with pytest.raises(InputError, match="no pairs"):
         batches(store(tmp_path, []))
     with pytest.raises(InputError, match="position 9999 is beyond"):

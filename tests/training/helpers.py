@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain, islice, repeat
 from typing import Any
 
 import torch
@@ -26,7 +27,6 @@ class FakeBatch:
     target_mask: Tensor
     source_tokens: int
     target_tokens: int
-    padding: float
 
     def pin(self) -> FakeBatch:
         return self
@@ -41,8 +41,7 @@ def batch(sentences: list[list[int]]) -> FakeBatch:
     target_in, _ = pad([[START, *sentence] for sentence in sentences], PAD)
     target_out, target_mask = pad([[*sentence, END] for sentence in sentences], PAD)
     real = int(source_mask.sum()), int(target_mask.sum())
-    share = 1 - sum(real) / (source_mask.numel() + target_mask.numel())
-    return FakeBatch(source, source_mask, target_in, target_out, target_mask, *real, share)
+    return FakeBatch(source, source_mask, target_in, target_out, target_mask, *real)
 
 
 class FakeBatches:
@@ -50,18 +49,23 @@ class FakeBatches:
 
     def __init__(self, seed: int = 0, count: int = 7, size: int = 4, length: int = 5) -> None:
         draw = random.Random(seed)
-        self.epoch, self.position, self.batches_per_epoch = 0, 0, count
+        self.epoch, self.position, self._count = 0, 0, count
         self._all = [
             [[draw.randrange(FIRST, VOCABULARY) for _ in range(draw.randint(1, length))] for _ in range(size)]
             for _ in range(count)
         ]
 
     def __iter__(self) -> Iterator[FakeBatch]:
-        order = random.Random(self.epoch).sample(range(self.batches_per_epoch), self.batches_per_epoch)
-        while self.position < self.batches_per_epoch:
+        order = random.Random(self.epoch).sample(range(self._count), self._count)
+        while self.position < self._count:
             self.position += 1
             yield batch(self._all[order[self.position - 1]])
         self.epoch, self.position = self.epoch + 1, 0
+
+    def share(self, rank: int, ranks: int) -> Iterator[FakeBatch]:
+        every = chain.from_iterable(repeat(self)) if self._count else iter(())
+        while group := list(islice(every, ranks)):
+            yield group[rank]
 
     def state_dict(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "position": self.position}

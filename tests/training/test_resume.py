@@ -20,8 +20,8 @@ TESTS = Path(__file__).parents[1]
 
 
 def run(folder: Path, resume: bool = False, **changes: Any) -> Trainer:
-    tick = changes.pop("tick", None)
-    trainer = Trainer(model(), FakeBatches(), options(**changes), folder, lambda _: {"loss": 1.0}, tick=tick)
+    told = {name: changes.pop(name) for name in ("log", "tick") if name in changes}
+    trainer = Trainer(model(), FakeBatches(), options(**changes), folder, lambda _: {"loss": 1.0}, **told)
     trainer.run(resume)
     return trainer
 
@@ -77,6 +77,24 @@ def test_stopped_by_a_signal_and_resumed_is_as_if_nothing_had_been(tmp_path: Pat
         )
     run(tmp_path / "b", resume=True, **wish)
     assert_same(tmp_path / "a", tmp_path / "b", 12)
+
+
+def test_what_was_counted_before_a_stop_is_told_after_it(tmp_path: Path) -> None:
+    straight: list[dict[str, Any]] = []
+    resumed: list[dict[str, Any]] = []
+    run(tmp_path / "a", log=straight.append, steps=10, log_every=5)
+    with pytest.raises(Stopped):
+        run(
+            tmp_path / "b",
+            steps=10,
+            log_every=5,
+            tick=lambda tick: os.kill(os.getpid(), signal.SIGTERM) if tick["step"] == 7 else None,
+        )
+    run(tmp_path / "b", resume=True, log=resumed.append, steps=10, log_every=5)
+    assert [each["step"] for each in resumed if "loss" in each] == [10]
+    for key in ("loss", "padding"):
+        assert resumed[0][key] == pytest.approx(straight[1][key])
+    assert resumed[0]["tokens_per_s"] > 0
 
 
 def test_a_damaged_checkpoint_costs_only_its_steps(tmp_path: Path) -> None:

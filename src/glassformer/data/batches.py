@@ -16,7 +16,7 @@ from torch import Tensor
 
 from glassformer.data.planning import Plan, make_plan
 from glassformer.data.store import TokenPairs
-from glassformer.errors import ConfigurationError, InputError
+from glassformer.errors import InputError
 from glassformer.text import Tokenizer
 
 
@@ -87,9 +87,8 @@ def _gather(
 class Batches:
     """All pairs, epoch after epoch, in batches of at most `batch_tokens` places on the longer side.
 
-    Iterating gives the batches of the current epoch that are left. `epoch` and `position` say which batch comes next,
-    counted over all ranks: a rank takes every `ranks`-th batch, and all take equally many. Where batches do not divide
-    by ranks, the last ones of an epoch are cut into smaller ones. Without `shuffle`, pairs come sorted by length.
+    Iterating gives the batches of the current epoch that are left; `share` gives a rank its part of them and of the
+    epochs to come. `epoch` and `position` say which batch comes next. Without `shuffle`, pairs come sorted by length.
     """
 
     def __init__(
@@ -100,45 +99,42 @@ class Batches:
         target_tokenizer: Tokenizer,
         seed: int,
         shuffle: bool = True,
-        rank: int = 0,
-        ranks: int = 1,
     ) -> None:
-        if not 0 <= rank < ranks:
-            raise ConfigurationError(f"rank {rank} is not among the ranks 0 to {ranks - 1}")
         if not len(pairs):
             raise InputError("there are no pairs to make batches of")
         self.pairs, self.batch_tokens, self.seed, self.shuffle = pairs, batch_tokens, seed, shuffle
-        self.rank, self.ranks = rank, ranks
         self.epoch = self.position = 0
         self._source_pad, self._target = source_tokenizer.pad, target_tokenizer
         self._planned: tuple[int, Plan] | None = None
 
     @property
     def batches_per_epoch(self) -> int:
-        """The number of batches in the current epoch, over all ranks; it differs a little between epochs."""
+        """The number of batches in the current epoch; it differs a little between epochs."""
         return len(self._plan())
 
     def __iter__(self) -> Iterator[Batch]:
-        plan, first = self._plan(), self.position
-        groups = -(-(len(plan) - first) // self.ranks)
-        for group in range(groups):
-            at = first + group * self.ranks
-            rows = self._rows(plan, at)
-            batch = collate(self.pairs, rows, self._source_pad, self._target)
-            if group + 1 < groups:
-                self.position = at + self.ranks
-            else:
-                self.epoch, self.position = self.epoch + 1, 0
-            yield batch
+        for _ in range(self.position, self.batches_per_epoch):
+            yield self._made(self._next())
 
-    def _rows(self, plan: Plan, at: int) -> NDArray[np.int32]:
-        """The rank's rows of the group of batches that starts at a position."""
-        left = min(len(plan) - at, self.ranks)
-        mine = self.rank * left // self.ranks  # where batches are fewer than ranks, some ranks share one
-        sharers = [rank for rank in range(self.ranks) if rank * left // self.ranks == mine]
-        rows = plan.rows(at + mine)
-        share = rows[sharers.index(self.rank) :: len(sharers)]
-        return share if len(share) else rows[:1]
+    def share(self, rank: int, ranks: int) -> Iterator[Batch]:
+        """Every `ranks`-th batch from here on, without end, for one rank of several; those of the others are not made.
+
+        However many ranks share them, together they take the same batches in the same order.
+        """
+        while True:
+            yield self._made([self._next() for _ in range(ranks)][rank])
+
+    def _next(self) -> NDArray[np.int32]:
+        """The rows of the next batch, which counts as done."""
+        plan = self._plan()
+        rows = plan.rows(self.position)
+        self.position += 1
+        if self.position == len(plan):
+            self.epoch, self.position = self.epoch + 1, 0
+        return rows
+
+    def _made(self, rows: NDArray[np.int32]) -> Batch:
+        return collate(self.pairs, rows, self._source_pad, self._target)
 
     def _plan(self) -> Plan:
         if self._planned is None or self._planned[0] != self.epoch:

@@ -82,7 +82,7 @@ class Trainer:
         reason: Reason = "steps"
         with self._signals:
             self._begin(resume)
-            batches = self._stream()
+            batches = self.batches.share(self.distribution.rank, self.distribution.world)
             while self.step < options.steps and reason == "steps":
                 stop = self.advance(batches)
                 if self._due(options.log_every):
@@ -99,13 +99,14 @@ class Trainer:
         return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)
 
     def advance(self, batches: Iterator[Batch]) -> bool:
-        """One optimiser step; whether some rank was asked to stop meanwhile."""
-        world, rank = self.distribution.world, self.distribution.rank
-        everyones = list(islice(batches, self.options.accumulate * world))
-        own = [self._move(batch) for batch in everyones[rank::world]]
-        source, target, stop = self.distribution.count(
+        """One optimiser step on this rank's batches; whether some rank was asked to stop meanwhile."""
+        world, own = self.distribution.world, [self._move(batch) for batch in islice(batches, self.options.accumulate)]
+        if not own:
+            raise TrainingError("there is nothing to train on: the data makes no batch")
+        source, target, places, stop = self.distribution.count(
             sum(batch.source_tokens for batch in own),
             sum(batch.target_tokens for batch in own),
+            sum(batch.source.numel() + batch.target_out.numel() for batch in own),
             self._signals.heard,
         )
         loss = self.distribution.sum(self._gradients(own))
@@ -119,7 +120,7 @@ class Trainer:
         if self._average is not None:
             self._average.update(self.step)
         self._meter.add(loss, target, norm, bad)
-        self._pace.add(source + target, sum(batch.padding for batch in everyones) / len(everyones))
+        self._pace.add(source + target, places)
         if self.device.type == "cpu" or self._due(self.options.log_every):
             self._check_finite()
         if self.tick is not None and self.distribution.main:
@@ -152,13 +153,6 @@ class Trainer:
         """The length of the whole gradient."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         return whole(nn.utils.get_total_norm(gradients))
-
-    def _stream(self) -> Iterator[Batch]:
-        """The batches of epoch after epoch."""
-        while True:
-            yield from self.batches
-            if not self.batches.batches_per_epoch:
-                raise TrainingError("there is nothing to train on: the data makes no batch")
 
     def _check_finite(self) -> None:
         """Stop where too many steps in a row could not be used."""
@@ -243,7 +237,7 @@ class Trainer:
             state = latest.state()
             self.step = self._saved = latest.step
             self._stale, self._best = state["stale"], tuple(state["best"]) if state["best"] else None
-            self._pace.earlier = state["elapsed"]
+            self._pace.load(state["elapsed"], *state["pace"])
             self._meter.load(state["meter"])
             self.batches.load_state_dict(state["batches"])
             load_weights(self._trained, latest.tensors("model"))
@@ -266,6 +260,7 @@ class Trainer:
             "batches": self.batches.state_dict(),
             "random": randomness.state(self.distribution),
             "meter": list(self._meter.read()),
+            "pace": [self._pace.tokens, self._pace.places],
             "elapsed": self._pace.elapsed,
             "best": self._best,
             "stale": self._stale,

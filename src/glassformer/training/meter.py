@@ -54,18 +54,22 @@ class Pace:
 
     def __init__(self) -> None:
         self.earlier = 0.0  # seconds of earlier sittings
+        self.tokens = self.places = 0  # since the last report
         self.start(0)
 
     def start(self, step: int) -> None:
-        """Begin a sitting after this step."""
-        self.first = self.last = step
+        """Begin a sitting after this step, with what `load` or nobody has said of earlier ones."""
+        self.first, self.before = step, self.tokens
         self.began = self.looked = time.perf_counter()
-        self.tokens, self.padding = 0, 0.0
 
-    def add(self, tokens: int, padding: float) -> None:
-        """Take in a step: real tokens of both sides, and the share of padding."""
+    def add(self, tokens: int, places: int) -> None:
+        """Take in a step: real tokens of both sides, and the places that they and their padding take."""
         self.tokens += tokens
-        self.padding += padding
+        self.places += places
+
+    def load(self, elapsed: float, tokens: int, places: int) -> None:
+        """Go on from an earlier sitting."""
+        self.earlier, self.tokens, self.places = elapsed, tokens, places
 
     @property
     def elapsed(self) -> float:
@@ -76,10 +80,10 @@ class Pace:
         """The pace since the last report, in the words of the log."""
         now = time.perf_counter()
         record = {
-            "tokens_per_s": self.tokens / max(now - self.looked, 1e-9),
-            "padding": self.padding / max(step - self.last, 1),
+            "tokens_per_s": (self.tokens - self.before) / max(now - self.looked, 1e-9),
+            "padding": 1 - self.tokens / max(self.places, 1),
             "elapsed": self.elapsed,
             "eta": (now - self.began) / max(step - self.first, 1) * (steps - step),
         }
-        self.last, self.looked, self.tokens, self.padding = step, now, 0, 0.0
+        self.looked, self.tokens, self.places, self.before = now, 0, 0, 0
         return record

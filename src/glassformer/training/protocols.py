@@ -56,11 +56,6 @@ class Batch(Protocol):
         """How many target tokens are real: the number of True in `target_mask`."""
         ...
 
-    @property
-    def padding(self) -> float:
-        """The share of the tokens that is not real."""
-        ...
-
     def pin(self) -> Batch:
         """The same batch in page-locked memory, from which a GPU copies by itself."""
         ...
@@ -71,23 +66,19 @@ class Batch(Protocol):
 
 
 class Batches(Protocol):
-    """Batches without end, an epoch at a time, from a place that can be saved.
-
-    Iterating yields the rest of the epoch; then the epoch has advanced. A batch counts as done (in `position` and
-    `state_dict`) from the moment it is handed out.
-    """
+    """Batches without end, from a place that can be saved."""
 
     @property
     def epoch(self) -> int:
         """How often the data has been gone through."""
         ...
 
-    @property
-    def batches_per_epoch(self) -> int:
-        """How many batches make an epoch."""
-        ...
+    def share(self, rank: int, ranks: int) -> Iterator[Batch]:
+        """A rank's batches, epoch after epoch: every `ranks`-th from here on, of which the others are not made.
 
-    def __iter__(self) -> Iterator[Batch]: ...
+        When a batch is handed out, it and those of the other ranks beside it count as done in `state_dict`.
+        """
+        ...
 
     def state_dict(self) -> dict[str, Any]:
         """The place in the data, as JSON can hold it."""
