@@ -1,10 +1,14 @@
 """Packed heads: the same numbers up to rounding, the same weights, and nothing where there is nothing to gain."""
 
 import copy
+import io
+import pickle
 
+import pytest
 import torch
 
 import glassformer as gf
+from glassformer.errors import GlassformerError
 from glassformer.parts import PackedLinear, TiedHead
 
 LIMITS = gf.Limits(start=1, end=2, max_length=8)
@@ -32,3 +36,13 @@ def test_a_small_vocabulary_16_bits_and_other_devices_stay_as_they_were() -> Non
     large = gf.transformer(9000, width=128, heads=4, layers=1, hidden=64)
     assert isinstance(gf.pack(large.bfloat16()).head, TiedHead)
     assert isinstance(gf.pack(large.to("meta")).head, TiedHead)
+
+
+def test_saving_a_packed_model_is_refused_in_a_sentence_and_copying_it_is_not() -> None:
+    model = gf.pack(gf.transformer(9000, width=128, heads=4, layers=1, hidden=64))
+    for save in (pickle.dumps, lambda it: torch.save(it, io.BytesIO()), lambda it: it.state_dict()):
+        with pytest.raises(GlassformerError, match="a packed model cannot be saved: save the original"):
+            save(model)
+    assert isinstance(model.head, PackedLinear)
+    assert copy.copy(model.head) is model.head
+    assert copy.copy(model).head is copy.deepcopy(model).head is model.head

@@ -1,6 +1,8 @@
 """8-bit linear parts: near the float ones, by the stated arithmetic, and indifferent to batch mates."""
 
 import copy
+import io
+import pickle
 import warnings
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import glassformer as gf
-from glassformer.errors import ConfigurationError
+from glassformer.errors import ConfigurationError, GlassformerError
 from glassformer.parts import Int8Linear, TiedHead
 from glassformer.parts.quantised import together
 
@@ -105,3 +107,13 @@ def test_parts_over_the_same_vectors_round_them_once_and_give_what_they_give_alo
             assert torch.equal(alone, joint)
         mixed = together(x, parts[0], nn.Linear(16, 8))
     assert [y.shape for y in mixed] == [(2, 3, 8), (2, 3, 8)]
+
+
+def test_saving_a_quantised_model_is_refused_in_a_sentence_and_copying_it_is_not() -> None:
+    model = gf.quantise(gf.transformer(50, width=16, heads=2, layers=1, hidden=32), least=1)
+    for save in (pickle.dumps, lambda it: torch.save(it, io.BytesIO()), lambda it: it.state_dict()):
+        with pytest.raises(GlassformerError, match="a quantised model cannot be saved: save the original"):
+            save(model)
+    assert isinstance(model.head, Int8Linear)
+    assert copy.copy(model.head) is model.head
+    assert copy.copy(model).head is copy.deepcopy(model).head is model.head

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from glassformer.errors import GlassformerError
 from glassformer.parts.embeddings import TiedHead
 
 Model = TypeVar("Model", bound=nn.Module)
 
 LEAST = 2**20  # weights: with fewer, the usual kernels are as fast
+UNSAVED = "a packed model cannot be saved: save the original, and pack it again after loading"
 ROWS = 64  # how many vectors the layout is made for; it serves any number
 
 
@@ -42,9 +44,20 @@ class PackedLinear(nn.Module):
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
         return y
 
-    def __deepcopy__(self, memo: dict[int, object]) -> PackedLinear:
+    def __copy__(self) -> PackedLinear:
         """Itself: its numbers never change, and packed weights cannot be copied."""
         return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> PackedLinear:
+        """Itself, for the same reason."""
+        return self
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """No file can hold it: packed weights are for this process alone."""
+        raise GlassformerError(UNSAVED)
+
+    def _save_to_state_dict(self, *_: object) -> NoReturn:
+        raise GlassformerError(UNSAVED)
 
     def extra_repr(self) -> str:
         """Its sizes, for print(model)."""
@@ -55,6 +68,7 @@ def pack(model: Model) -> Model:
     """A copy of a model for inference, which shares its weights but has its large linear parts packed.
 
     Where there is nothing to gain (on a GPU, in 16 bits, with a small vocabulary) the copy is as the model was.
+    A packed copy cannot be saved: save the original, and pack it again after loading.
     """
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return swap_linears(copy.deepcopy(model, shared), _packed)
