@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def tokens(draw: st.DrawFn, longest: int = 9) -> tuple[Tensor, Tensor]:
 
 
 @st.composite
-def bert(draw: st.DrawFn, name: str) -> tuple[nn.Module, Inputs]:
+def bert(draw: st.DrawFn, name: str) -> tuple[Any, Inputs]:
     heads, width, layers = sizes(draw)
     kind = transformers.BertConfig if name.startswith("Bert") else transformers.RobertaConfig
     config = kind(
@@ -61,7 +61,7 @@ def bert(draw: st.DrawFn, name: str) -> tuple[nn.Module, Inputs]:
 
 
 @st.composite
-def gpt2(draw: st.DrawFn) -> tuple[nn.Module, Inputs]:
+def gpt2(draw: st.DrawFn) -> tuple[Any, Inputs]:
     heads, width, layers = sizes(draw)
     config = transformers.GPT2Config(
         vocab_size=VOCABULARY,
@@ -78,7 +78,7 @@ def gpt2(draw: st.DrawFn) -> tuple[nn.Module, Inputs]:
 
 
 @st.composite
-def llama(draw: st.DrawFn) -> tuple[nn.Module, Inputs]:
+def llama(draw: st.DrawFn) -> tuple[Any, Inputs]:
     heads, width, layers = sizes(draw)
     config = transformers.LlamaConfig(
         vocab_size=VOCABULARY,
@@ -109,7 +109,7 @@ def pair(draw: st.DrawFn) -> Inputs:
 
 
 @st.composite
-def t5(draw: st.DrawFn) -> tuple[nn.Module, Inputs]:
+def t5(draw: st.DrawFn) -> tuple[Any, Inputs]:
     heads, width, layers = sizes(draw)
     newer = draw(st.booleans())
     config = transformers.T5Config(
@@ -132,7 +132,7 @@ def t5(draw: st.DrawFn) -> tuple[nn.Module, Inputs]:
 
 
 @st.composite
-def bart_like(draw: st.DrawFn, name: str) -> tuple[nn.Module, Inputs]:
+def bart_like(draw: st.DrawFn, name: str) -> tuple[Any, Inputs]:
     heads, width, layers = sizes(draw)
     kind = transformers.BartConfig if name.startswith("Bart") else transformers.MarianConfig
     config = kind(
@@ -178,14 +178,14 @@ def pixels(draw: st.DrawFn, colours: int) -> Tensor:
 
 
 @st.composite
-def vit(draw: st.DrawFn) -> tuple[nn.Module, Inputs]:
+def vit(draw: st.DrawFn) -> tuple[Any, Inputs]:
     config = vision(draw)
     seen = pixels(draw, config.num_channels)
     return transformers.ViTForImageClassification(config), ((seen,), {"pixel_values": seen})
 
 
 @st.composite
-def captioner(draw: st.DrawFn) -> tuple[nn.Module, Inputs]:
+def captioner(draw: st.DrawFn) -> tuple[Any, Inputs]:
     config = vision(draw)
     heads, width, layers = sizes(draw)
     decoder = transformers.GPT2Config(
@@ -204,7 +204,7 @@ def captioner(draw: st.DrawFn) -> tuple[nn.Module, Inputs]:
     return model, ((seen, told), {"pixel_values": seen, "decoder_input_ids": told})
 
 
-FAMILIES: dict[str, Callable[[], st.SearchStrategy[tuple[nn.Module, Inputs]]]] = {
+FAMILIES: dict[str, Callable[[], st.SearchStrategy[tuple[Any, Inputs]]]] = {
     **{
         name: lambda name=name: bert(name)  # type: ignore[misc]
         for name in (
@@ -232,7 +232,8 @@ def answer(output: Any) -> Tensor:
     """What their model says, as ours says it."""
     if "start_logits" in output:
         return torch.stack((output.start_logits, output.end_logits), dim=-1)
-    return output.logits if "logits" in output else output.last_hidden_state
+    found: Tensor = output.logits if "logits" in output else output.last_hidden_state
+    return found
 
 
 def real(values: Tensor, inputs: tuple[Any, ...]) -> Tensor:
@@ -242,9 +243,9 @@ def real(values: Tensor, inputs: tuple[Any, ...]) -> Tensor:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    yield tmp_path_factory.mktemp("checkpoints")
+    return tmp_path_factory.mktemp("checkpoints")
 
 
 @pytest.mark.parametrize("name", FAMILIES)

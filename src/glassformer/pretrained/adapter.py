@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,8 +54,8 @@ class Adapter:
                 raise ConfigurationError(f"{key} is {config[key]!r} in config.json: only {value!r} is supported")
         arguments: dict[str, Any] = {}
         for number in self.numbers:
-            arguments[number.ours] = _here(number, config.get(number.theirs, number.default))
-        if "answer" in _argument_names(self.family):
+            arguments[number.ours] = here(number, config.get(number.theirs, number.default))
+        if "answer" in inspect.signature(self.family).parameters:
             arguments["answer"] = self.architectures[architecture]
         self.refine(config, names, arguments)
         model = self.family(**arguments)
@@ -67,7 +68,7 @@ class Adapter:
         config: Config = {**made.notes, "model_type": self.model_type, "dtype": "float32"}
         config["architectures"] = [next(name for name, ours in self.architectures.items() if ours in (answer, ""))]
         for number in self.numbers:
-            config[number.theirs] = _there(number, made.arguments[number.ours])
+            config[number.theirs] = there(number, made.arguments[number.ours])
         self.describe(made.arguments, config)
         return config
 
@@ -80,13 +81,8 @@ def made_of(model: nn.Module) -> Made:
     return made
 
 
-def _argument_names(function: Callable[..., Any]) -> Collection[str]:
-    import inspect
-
-    return inspect.signature(function).parameters
-
-
-def _here(number: Number, value: Any) -> Any:
+def here(number: Number, value: Any) -> Any:
+    """Their value as ours: activations are functions here, words there."""
     if not number.ours.endswith("activation"):
         return value
     if value not in ACTIVATIONS:
@@ -94,7 +90,8 @@ def _here(number: Number, value: Any) -> Any:
     return ACTIVATIONS[value]
 
 
-def _there(number: Number, value: Any) -> Any:
+def there(number: Number, value: Any) -> Any:
+    """Our value as theirs."""
     if not number.ours.endswith("activation"):
         return value
     names = [name for name, function in ACTIVATIONS.items() if function is value]

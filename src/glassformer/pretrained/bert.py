@@ -69,7 +69,7 @@ def _encoder(prefix: str) -> list[Line]:
     ]
 
 
-def _table(made: Made, name: str, words: list[Line], classes: list[Line], copies: dict[str, str], bias: str) -> Table:
+def _table(made: Made, name: str, words: list[Line], classes: list[Line], copies: dict[str, str]) -> Table:
     answer = made.arguments["answer"]
     prefix = "" if answer == "vectors" else f"{name}."
     heads = {
@@ -99,7 +99,7 @@ def _bert_table(made: Made) -> Table:
     ]
     classes = [line("bert.pooler.dense", "head.pool.transform.dense"), line("classifier", "head.scores")]
     copies = {"cls.predictions.decoder.weight": "words", "cls.predictions.decoder.bias": "cls.predictions.bias"}
-    return _table(made, "bert", words, classes, copies, "cls.predictions.bias")
+    return _table(made, "bert", words, classes, copies)
 
 
 def _roberta_table(made: Made) -> Table:
@@ -110,7 +110,7 @@ def _roberta_table(made: Made) -> Table:
     ]
     classes = [line("classifier.dense", "head.pool.2.dense"), line("classifier.out_proj", "head.scores")]
     copies = {"lm_head.decoder.weight": "words", "lm_head.decoder.bias": "lm_head.bias"}
-    return _table(made, "roberta", words, classes, copies, "lm_head.bias")
+    return _table(made, "roberta", words, classes, copies)
 
 
 def _answers(name: str) -> dict[str, str]:

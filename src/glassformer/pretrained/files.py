@@ -8,6 +8,7 @@ model.safetensors.index.json        which of several files holds which
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,16 @@ def _weight_files(folder: Path) -> list[Path]:
 
 def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
     """Write a checkpoint that `transformers` loads."""
-    folder.mkdir(parents=True, exist_ok=True)
     held = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    save_file(held, folder / WEIGHTS, metadata={"format": "pt"})
-    (folder / CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    new = [(folder / f".{name}.{os.getpid()}", folder / name) for name in (WEIGHTS, CONFIG)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(held, new[0][0], metadata={"format": "pt"})
+        new[1][0].write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        for temporary, final in new:
+            temporary.replace(final)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{folder} cannot be written: {error}") from None
+    finally:
+        for temporary, _ in new:
+            temporary.unlink(missing_ok=True)

@@ -34,7 +34,7 @@ def _refine(config: Config, names: Collection[str], arguments: dict[str, Any]) -
     kind = rotary.get("rope_type", rotary.get("type", "default"))
     if kind != "default":
         raise ConfigurationError(f"rotary positions of the kind {kind!r} in config.json: only 'default' is supported")
-    arguments["base"] = float(rotary.get("rope_theta", config.get("rope_theta", 10_000.0)))
+    arguments["base"] = float(rotary.get("rope_theta") or config.get("rope_theta") or 10_000.0)
 
 
 def _describe(arguments: dict[str, Any], config: Config) -> None:

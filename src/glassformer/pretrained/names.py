@@ -43,7 +43,8 @@ class Line:
             tensor = tensor[0]
         if len(sizes) == 1:
             return [tensor]
-        return tensor.split(list(sizes)) if tensor.dim() and sum(sizes) == len(tensor) else [tensor] * len(sizes)
+        fits = tensor.dim() > 0 and sum(sizes) == len(tensor)
+        return torch.split(tensor, list(sizes)) if fits else [tensor] * len(sizes)
 
 
 def line(theirs: str, *ours: str, transposed: bool = False, row: bool = False) -> Line:

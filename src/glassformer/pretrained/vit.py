@@ -8,7 +8,7 @@ from typing import Any
 from glassformer.errors import ConfigurationError
 from glassformer.models import Made, captioner, vit
 from glassformer.pretrained import gpt2
-from glassformer.pretrained.adapter import Adapter, Config, Number, _here, _there
+from glassformer.pretrained.adapter import Adapter, Config, Number, here, there
 from glassformer.pretrained.names import Line, Table, line
 
 IMAGE_NUMBERS = [
@@ -88,18 +88,18 @@ def _refine_captioner(config: Config, names: Collection[str], arguments: dict[st
         if found != kind:
             raise ConfigurationError(f"a captioner's {side} must be a {kind}, not a {found}")
     for number in IMAGE_NUMBERS:
-        arguments[_own(number.ours)] = _here(number, config["encoder"].get(number.theirs, number.default))
+        arguments[_own(number.ours)] = here(number, config["encoder"].get(number.theirs, number.default))
     for number in gpt2.NUMBERS:
-        arguments[number.ours] = _here(number, config["decoder"].get(number.theirs, number.default))
+        arguments[number.ours] = here(number, config["decoder"].get(number.theirs, number.default))
 
 
 def _describe_captioner(arguments: dict[str, Any], config: Config) -> None:
     image = {number.ours: number for number in IMAGE_NUMBERS}
     seen = {
-        number.theirs: _there(number, arguments[_own(ours)] if arguments[_own(ours)] is not None else arguments[ours])
+        number.theirs: there(number, arguments[_own(ours)] if arguments[_own(ours)] is not None else arguments[ours])
         for ours, number in image.items()
     }
-    told = {number.theirs: _there(number, arguments[number.ours]) for number in gpt2.NUMBERS}
+    told = {number.theirs: there(number, arguments[number.ours]) for number in gpt2.NUMBERS}
     config["encoder"] = {**config.get("encoder", {}), **seen, "model_type": "vit", "qkv_bias": True}
     config["decoder"] = {
         **config.get("decoder", {}),

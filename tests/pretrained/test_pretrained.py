@@ -1,0 +1,154 @@
+"""Checkpoints in and out without `transformers`; what does not fit is said by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import glassformer.pretrained as pretrained
+from glassformer.errors import ConfigurationError, InputError
+from glassformer.models import FAMILIES, gpt2, llama
+from glassformer.pretrained.files import CONFIG, INDEX, WEIGHTS
+
+SMALL: dict[str, dict[str, Any]] = {
+    "bart": {"vocabulary": 30, "width": 8, "heads": 2, "layers": 1, "hidden": 12, "length": 10},
+    "bert": {"vocabulary": 30, "width": 8, "heads": 2, "layers": 1, "hidden": 12, "length": 10, "answer": "words"},
+    "captioner": {"vocabulary": 30, "image": 4, "patch": 2, "width": 8, "heads": 2, "layers": 1, "hidden": 12},
+    "gpt2": {"vocabulary": 30, "width": 8, "heads": 2, "layers": 2, "length": 10},
+    "llama": {"vocabulary": 30, "width": 8, "heads": 2, "layers": 2, "hidden": 12},
+    "marian": {"vocabulary": 30, "width": 8, "heads": 2, "layers": 1, "hidden": 12},
+    "roberta": {"vocabulary": 30, "width": 8, "heads": 2, "layers": 1, "hidden": 12, "answer": "classes"},
+    "t5": {"vocabulary": 30, "width": 8, "heads": 2, "layers": 1, "hidden": 12, "head_width": 4},
+    "vit": {"classes": 3, "image": 4, "patch": 2, "width": 8, "heads": 2, "layers": 1, "hidden": 12},
+}
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    pretrained.save(gpt2(**SMALL["gpt2"]), tmp_path)
+    return tmp_path
+
+
+def change(folder: Path, **keys: Any) -> None:
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps({**config, **keys}))
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {"transformer"}))
+def test_what_is_saved_is_loaded(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = FAMILIES[name](**SMALL[name])
+    pretrained.save(model, tmp_path)
+    loaded = pretrained.load(tmp_path)
+    assert not loaded.training
+    assert type(loaded) is type(model)
+    for (ours, tensor), (theirs, other) in zip(model.named_parameters(), loaded.named_parameters(), strict=True):
+        assert ours == theirs
+        assert torch.equal(tensor, other)
+    pretrained.save(loaded, tmp_path / "again")
+    assert json.loads((tmp_path / "again" / CONFIG).read_text()) == json.loads((tmp_path / CONFIG).read_text())
+
+
+def test_shards_are_read_together(saved: Path) -> None:
+    expected, tensors = pretrained.load(saved), load_file(saved / WEIGHTS)
+    names = sorted(tensors)
+    for number, part in enumerate((names[::2], names[1::2])):
+        save_file({name: tensors[name] for name in part}, saved / f"part-{number}.safetensors")
+    (saved / WEIGHTS).unlink()
+    places = {name: f"part-{place % 2}.safetensors" for place, name in enumerate(names)}
+    (saved / INDEX).write_text(json.dumps({"weight_map": places}))
+    loaded = pretrained.load(saved)
+    assert all(torch.equal(one, other) for one, other in zip(expected.parameters(), loaded.parameters(), strict=True))
+    (saved / "part-1.safetensors").unlink()
+    with pytest.raises(InputError, match=r"names part-1.safetensors, which is not there"):
+        pretrained.load(saved)
+    (saved / INDEX).write_text("{}")
+    with pytest.raises(InputError, match=r"index.json is damaged"):
+        pretrained.load(saved)
+
+
+def test_missing_surplus_and_misshaped_tensors_are_listed_by_name(saved: Path) -> None:
+    tensors = load_file(saved / WEIGHTS)
+    del tensors["transformer.h.1.ln_2.bias"]
+    tensors["transformer.h.0.extra.weight"] = torch.zeros(2)
+    tensors["transformer.wpe.weight"] = torch.zeros(3, 8)
+    save_file(tensors, saved / WEIGHTS)
+    with pytest.raises(InputError) as caught:
+        pretrained.load(saved)
+    message = str(caught.value)
+    assert "missing: transformer.h.1.ln_2.bias" in message
+    assert "surplus: transformer.h.0.extra.weight" in message
+    assert "transformer.wpe.weight (for decoder.embedding.positions.weight) has the wrong shape: (3, 8)" in message
+
+
+def test_a_tied_weight_may_be_saved_twice_but_not_differ(saved: Path) -> None:
+    tensors = load_file(saved / WEIGHTS)
+    tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone()
+    save_file(tensors, saved / WEIGHTS)
+    pretrained.load(saved)
+    tensors["lm_head.weight"] += 1
+    save_file(tensors, saved / WEIGHTS)
+    with pytest.raises(InputError, match=r"lm_head.weight differs from transformer.wte.weight, with which it is tied"):
+        pretrained.load(saved)
+
+
+def test_what_cannot_be_read_is_a_sentence(saved: Path) -> None:
+    change(saved, architectures=["GPT2LMHeadModell"])
+    with pytest.raises(InputError, match=r"GPT2LMHeadModell is not among .*; the nearest is GPT2LMHeadModel"):
+        pretrained.load(saved)
+    change(saved, architectures=None)
+    with pytest.raises(InputError, match=r"names no architecture"):
+        pretrained.load(saved)
+    change(saved, architectures=["GPT2LMHeadModel"], activation_function="mish")
+    with pytest.raises(ConfigurationError, match=r"activation_function is 'mish'"):
+        pretrained.load(saved)
+    change(saved, activation_function="gelu_new", scale_attn_weights=False)
+    with pytest.raises(ConfigurationError, match=r"scale_attn_weights is False in config.json: only True"):
+        pretrained.load(saved)
+    (saved / WEIGHTS).write_bytes(b"nothing")
+    change(saved, scale_attn_weights=True)
+    with pytest.raises(InputError, match=r"model.safetensors is damaged"):
+        pretrained.load(saved)
+    (saved / WEIGHTS).unlink()
+    with pytest.raises(InputError, match=r"holds no model.safetensors"):
+        pretrained.load(saved)
+    (saved / "pytorch_model.bin").write_bytes(b"cos\nsystem\n")
+    with pytest.raises(InputError, match=r"only as pytorch_model.bin, a pickle"):
+        pretrained.load(saved)
+    (saved / CONFIG).write_text("[]")
+    with pytest.raises(InputError, match=r"must hold an object"):
+        pretrained.load(saved)
+    (saved / CONFIG).unlink()
+    with pytest.raises(InputError, match=r"holds no config.json"):
+        pretrained.load(saved)
+    with pytest.raises(InputError, match=r"there is no such folder"):
+        pretrained.load(saved / "nowhere" / "at" / "all")
+
+
+def test_rotary_positions_of_another_kind_are_refused(tmp_path: Path) -> None:
+    pretrained.save(llama(**SMALL["llama"]), tmp_path)
+    change(tmp_path, rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0})
+    with pytest.raises(ConfigurationError, match=r"rotary positions of the kind 'yarn'"):
+        pretrained.load(tmp_path)
+
+
+def test_only_models_of_a_family_with_a_counterpart_are_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no family function has made"):
+        pretrained.save(nn.Linear(2, 2), tmp_path)
+    plain = FAMILIES["transformer"](30, width=8, heads=2, layers=1, hidden=12)
+    with pytest.raises(ConfigurationError, match=r'the family "transformer" has no counterpart there'):
+        pretrained.save(plain, tmp_path)
+
+
+def test_the_hub_is_asked_for_a_name_and_silence_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match=r"nobody/nothing-like-it is no folder here, and the hub cannot be reached"):
+        pretrained.load("nobody/nothing-like-it")
