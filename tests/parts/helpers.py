@@ -13,6 +13,7 @@ from glassformer.parts import (
     Embedding,
     FeedForward,
     LayerNorm,
+    Mask,
     MultiHeadAttention,
     PreNorm,
     RelativeBias,
@@ -46,7 +47,7 @@ def same(ours: Tensor, expected: Tensor, tolerance: float = 1e-6) -> None:
     torch.testing.assert_close(ours, expected, atol=tolerance, rtol=tolerance)
 
 
-def small_decoder(scheme: str = "plain", cross: bool = True, layers: int = 2) -> Decoder:
+def small_decoder(scheme: str = "plain", cross: bool = True, layers: int = 2, mask: Mask | None = None) -> Decoder:
     """A decoder with random numbers everywhere, and grouped key-value heads."""
 
     def wrap(part: nn.Module) -> PreNorm:
@@ -58,6 +59,6 @@ def small_decoder(scheme: str = "plain", cross: bool = True, layers: int = 2) ->
         return DecoderBlock(wrap(attention), source, wrap(FeedForward(WIDTH, 12)))
 
     embedding = Embedding(VOCABULARY, WIDTH, positions=Sinusoidal(WIDTH, length=2) if scheme == "plain" else None)
-    decoder = Decoder(embedding, [block() for _ in range(layers)], LayerNorm(WIDTH))
+    decoder = Decoder(embedding, [block() for _ in range(layers)], LayerNorm(WIDTH), mask)
     randomise(decoder)
     return decoder.eval()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from glassformer.errors import InputError
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts import (
     Decoder,
     DecoderBlock,
@@ -24,6 +24,7 @@ from glassformer.parts import (
     causal,
     documents,
     padding,
+    window,
 )
 
 from .helpers import SCHEMES, VOCABULARY, WIDTH, randomise, same, seeds, small_decoder
@@ -89,6 +90,28 @@ def test_a_decoder_is_causal_on_top_of_any_mask() -> None:
     assert own.told["mask"].table(3, 3)[0, 0].int().tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
 
 
+def test_a_decoders_own_window_joins_any_mask() -> None:
+    own = Toy(1, 0)
+    decoder = Decoder(Embedding(3, 2), [DecoderBlock(own, None, Toy(1, 0))], mask=window(2))
+    decoder(torch.tensor([[0, 1, 2]]))
+    assert own.told["mask"].table(3, 3).int().tolist() == [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    decoder(torch.tensor([[0, 1, 2]]), mask=documents(torch.tensor([[0, 1, 1]])))
+    assert own.told["mask"].table(3, 3)[0, 0].int().tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
+
+
+def test_a_decoders_own_mask_is_no_table() -> None:
+    with pytest.raises(ConfigurationError, match="serves any length, so it is a window, not a table"):
+        small_decoder(mask=padding(torch.ones(1, 3, dtype=torch.bool)))
+
+
+def test_a_window_hides_what_is_too_far_back_in_both_ways_to_read() -> None:
+    decoder = small_decoder(cross=False, layers=1, mask=window(2))
+    x = decoder(torch.tensor([[1, 2, 3, 4]]))
+    changed = decoder(torch.tensor([[9, 2, 3, 4]]))
+    same(changed[:, 2:], x[:, 2:])  # the first token is two away from the third
+    assert not torch.allclose(changed[:, 1], x[:, 1], atol=1e-3)
+
+
 def layers(theirs: nn.Module, attentions: list[str], residual: Placement) -> list[nn.Module]:
     """The parts of a PyTorch layer, as ours with the same numbers."""
     numbers, parts = theirs.state_dict(), list[nn.Module]()
@@ -134,12 +157,14 @@ def test_a_decoder_block_is_pytorchs_decoder_layer(residual: Placement) -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("cross", [True, False])
-@given(seed=seeds, batch=st.integers(1, 3), length=st.integers(1, 6))
+@given(seed=seeds, batch=st.integers(1, 3), length=st.integers(1, 6), seen=st.sampled_from([None, 1, 2, 4]))
 @settings(max_examples=10)
 @torch.no_grad()
-def test_stepping_is_reading_all_at_once(scheme: str, cross: bool, seed: int, batch: int, length: int) -> None:
+def test_stepping_is_reading_all_at_once(
+    scheme: str, cross: bool, seed: int, batch: int, length: int, seen: int | None
+) -> None:
     torch.manual_seed(seed)
-    decoder = small_decoder(scheme, cross)
+    decoder = small_decoder(scheme, cross, mask=None if seen is None else window(seen))
     memory = torch.randn(batch, 4, WIDTH) if cross else None
     mask = padding(torch.arange(4) < torch.randint(1, 5, (batch, 1))) if cross else None
     tokens = torch.randint(VOCABULARY, (batch, length))

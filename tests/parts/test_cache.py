@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from glassformer.parts import Cache, DecoderState, KeyValues, Mask, padding
+from glassformer.parts import Cache, DecoderState, KeyValues, Mask, padding, window
 
 from .helpers import SCHEMES, VOCABULARY, WIDTH, same, seeds, small_decoder
 
@@ -67,12 +67,11 @@ def test_projected_sources_select_sentences() -> None:
 
 def test_the_ancestors_of_beams_are_a_tree() -> None:
     state = DecoderState([Cache()], [None])
-    assert state.grow(torch.zeros(1, 1)) is None  # one beam has nobody to be kept from
+    assert state.grow(torch.zeros(1, 1)).allowed is None  # one beam has nobody to be kept from
     state.select(torch.tensor([[0, 0]]))
     state.grow(torch.zeros(1, 2))
     state.select(torch.tensor([[1, 0, 1]]))
     mask = state.grow(torch.zeros(1, 3))
-    assert mask is not None
     assert mask.allowed is not None
     #   slots: the root, two children, three grandchildren
     assert mask.allowed[0, 0].int().tolist() == [[1, 0, 1, 1, 0, 0], [1, 1, 0, 0, 1, 0], [1, 0, 1, 0, 0, 1]]
@@ -93,8 +92,8 @@ def test_choosing_beams_moves_no_keys() -> None:
 class Walk:
     """A decoder that is stepped through choices, beside the plain list of what each beam has read."""
 
-    def __init__(self, scheme: str, cross: bool, sentences: int, beams: int, room: int) -> None:
-        self.decoder = small_decoder(scheme, cross)
+    def __init__(self, scheme: str, cross: bool, sentences: int, beams: int, room: int, own: Mask | None) -> None:
+        self.decoder = small_decoder(scheme, cross, mask=own)
         self.memory = torch.randn(sentences, 4, WIDTH) if cross else None
         self.keep = (torch.rand(sentences, 4) < 0.6) | (torch.arange(4) == 0)
         self.paths = [[[] for _ in range(beams)] for _ in range(sentences)]  # type: list[list[list[int]]]
@@ -146,7 +145,8 @@ def test_every_beam_reads_as_if_it_were_alone(
 ) -> None:
     torch.manual_seed(seed)
     sentences, beams = data.draw(st.integers(1, 3), "sentences"), data.draw(st.integers(1, 3), "beams")
-    walk = Walk(scheme, cross, sentences, beams, room)
+    own = data.draw(st.sampled_from([None, window(1), window(2), window(3)]), "the decoder's own mask")
+    walk = Walk(scheme, cross, sentences, beams, room, own)
     for _ in range(data.draw(st.integers(1, 5), "steps")):
         same(walk.step(), walk.alone(), 1e-5)
         kept = None

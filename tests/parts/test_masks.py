@@ -162,3 +162,32 @@ def test_document_numbers_are_a_table() -> None:
 def test_a_window_has_at_least_one_token() -> None:
     with pytest.raises(ConfigurationError, match="a window must be at least 1 token wide, not 0"):
         window(0)
+
+
+def test_a_window_by_positions_is_the_table_where_keys_stand_in_order_and_right_where_they_do_not() -> None:
+    where = torch.arange(5)[None]
+    by_position = window(2).near(where, where).allowed
+    assert by_position is not None
+    assert torch.equal(by_position[0, 0], table_of(window(2), 5))
+    slots = torch.tensor([[0, 1, 1, 2, 2]])  # two beams a step: five slots, three positions
+    beams = window(2).near(torch.tensor([[2]]), slots).allowed
+    assert beams is not None
+    assert beams[0, 0].int().tolist() == [[0, 1, 1, 1, 1]]
+    assert causal().near(where, where).only_causal  # no window, nothing to do
+
+
+def test_real_tokens_are_those_that_anybody_may_attend_to() -> None:
+    keep = torch.tensor([[True, True, False], [True, False, False]])
+    for mask in (padding(keep), padding(keep) & causal(), documents(torch.tensor([[0, 1, -1], [0, -1, -1]]))):
+        assert mask.real is not None
+        assert torch.equal(mask.real, keep)
+    assert causal().real is None
+    shared = Mask(allowed=torch.tensor([[True, False], [True, False]])).real  # one table for all sentences
+    assert shared is not None
+    assert shared.tolist() == [[True, False]]
+
+
+def table_of(mask: Mask, length: int) -> Tensor:
+    table = mask.table(length, length)
+    assert table is not None
+    return table

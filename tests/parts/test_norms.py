@@ -1,6 +1,7 @@
 """Norms against their formulas and PyTorch's modules; placements with a part that can be followed by hand."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from glassformer.parts import BatchNorm, LayerNorm, PostNorm, PreNorm, RMSNorm
+from glassformer.models import transformer
+from glassformer.parts import BatchNorm, LayerNorm, PaddingAware, Placement, PostNorm, PreNorm, RMSNorm
 
 from .helpers import randomise, same, seeds
 
@@ -99,6 +101,56 @@ def test_padding_aware_batch_norm_has_the_statistics_of_the_real_tokens() -> Non
     real = BatchNorm(3)(x, keep)[keep]
     same(real.mean(0), torch.zeros(3), 1e-5)
     same(real.var(0, unbiased=False), torch.ones(3), 1e-3)
+
+
+def aware(width: int) -> PaddingAware:
+    return PaddingAware(BatchNorm(width))
+
+
+def padded(tokens: Tensor, keep: Tensor, more: int) -> tuple[Tensor, Tensor]:
+    """The same sentences with more padding."""
+    nothing = torch.zeros(len(tokens), more, dtype=torch.long)
+    return torch.cat((tokens, nothing), dim=1), torch.cat((keep, nothing.bool()), dim=1)
+
+
+def train_with_padding(
+    norm: Callable[[int], nn.Module], residual: Placement, source_more: int, target_more: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The real tokens' logits of a model in training, its gradient, and what its first norm has learnt."""
+    torch.manual_seed(1)
+    model = transformer(20, 16, 2, 2, 24, dropout=0.0, norm=norm, residual=residual)
+    keep = torch.tensor([[True, True, True, True], [True, True, False, False]])
+    source, source_keep = padded(torch.randint(1, 20, (2, 4)), keep, source_more)
+    target, target_keep = padded(torch.randint(1, 20, (2, 4)), keep, target_more)
+    logits = model(source, target, source_keep, target_keep)[target_keep]
+    logits.square().mean().backward()
+    gradient = model.encoder.embedding.weight.grad
+    assert gradient is not None
+    return logits.detach(), gradient, next(iter(model.buffers()))
+
+
+@pytest.mark.parametrize("residual", [PreNorm, PostNorm])
+@pytest.mark.parametrize("more", [(3, 0), (0, 3), (5, 1)])
+def test_padding_changes_a_model_with_naive_batch_norm_but_not_with_the_padding_aware_one(
+    residual: Placement, more: tuple[int, int]
+) -> None:
+    for plain, wider in zip(
+        train_with_padding(aware, residual, 0, 0), train_with_padding(aware, residual, *more), strict=True
+    ):
+        same(wider, plain, 1e-4)
+    naive, naive_wider = (train_with_padding(BatchNorm, residual, *each)[0] for each in ((0, 0), more))
+    assert not torch.allclose(naive_wider, naive, atol=0.01)
+
+
+def test_a_padding_aware_model_decodes_and_steps_after_a_pass_of_another_shape() -> None:
+    model = transformer(20, 16, 2, 1, 24, dropout=0.0, norm=aware)
+    tokens, keep = torch.randint(20, (3, 5)), torch.arange(5) < torch.tensor([[5], [3], [2]])
+    model(tokens, tokens, keep, keep)
+    _, state = model.step(model.start(tokens[:, :4], keep[:, :4]), tokens[:, :1])  # even in training
+    assert state.position == 1
+    model.eval()
+    both = [model(tokens, tokens, keep, real) for real in (None, keep)]  # by then the statistics are settled
+    same(both[1][keep], both[0][keep], 1e-5)
 
 
 class Times(nn.Module):

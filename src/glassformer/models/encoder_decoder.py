@@ -20,19 +20,25 @@ class EncoderDecoder(nn.Module):
         super().__init__()
         self.encoder, self.decoder, self.head = encoder, decoder, head
 
-    def forward(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, source: Tensor, target: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None
+    ) -> Tensor:
         """Logits (B, T, V) of the token after each of `target`, which is what the decoder reads, shifted right.
 
         `source_mask` (B, S) is True where a source token is real; padding comes last, since positions count from the
-        first column. The target needs no mask: nobody looks ahead to its padding.
+        first column. The target needs none, as nobody looks ahead to its padding: only batch norm wants `target_mask`.
         """
-        return self.head(self.hidden(source, target, source_mask))  # type: ignore[no-any-return]
+        return self.head(self.hidden(source, target, source_mask, target_mask))  # type: ignore[no-any-return]
 
-    def hidden(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
+    def hidden(
+        self, source: Tensor, target: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None
+    ) -> Tensor:
         """What the head scores: the decoder's vectors (B, T, D)."""
         self.decoder.embedding.check(target, "the target")
+        if target_mask is not None:
+            check_keep(target_mask, target, "target_mask")
         memory, mask = self.encode(source, source_mask)
-        return self.decoder(target, memory, mask)  # type: ignore[no-any-return]
+        return self.decoder(target, memory, mask, None if target_mask is None else padding(target_mask))  # type: ignore[no-any-return]
 
     def encode(
         self, source: Tensor, source_mask: Tensor | None = None, check: bool = False

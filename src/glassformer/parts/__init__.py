@@ -15,7 +15,7 @@ from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.feedforward import FeedForward, GatedFeedForward, gelu, gelu_tanh, relu, silu
 from glassformer.parts.masks import Mask, causal, documents, pad, padding, window
-from glassformer.parts.norms import BatchNorm, LayerNorm, Placement, PostNorm, PreNorm, RMSNorm
+from glassformer.parts.norms import BatchNorm, LayerNorm, PaddingAware, Placement, PostNorm, PreNorm, RMSNorm
 from glassformer.parts.packed import PackedLinear, pack
 from glassformer.parts.positions import ALiBi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
 from glassformer.parts.quantised import Int8Linear, quantise
@@ -42,6 +42,7 @@ __all__ = [
     "MultiHeadAttention",
     "NoPositions",
     "PackedLinear",
+    "PaddingAware",
     "Placement",
     "PostNorm",
     "PreNorm",

@@ -205,6 +205,7 @@ class MultiHeadAttention(nn.Module):
         key_positions = as_tensor(key_place, key.shape[2], key.device)
         if cache is not None:
             key, value, key_positions = cache.append(key, value, key_positions)
+            mask = mask and mask.near(as_tensor(place, x.shape[1], x.device), key_positions)
         bias = None
         if self.positions is not None:
             bias = self.positions.bias(as_tensor(place, x.shape[1], x.device), key_positions)  # (B, H, T, S)

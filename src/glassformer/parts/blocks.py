@@ -18,6 +18,7 @@ from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.cache import Cache, DecoderState, KeyValues
 from glassformer.parts.embeddings import Embedding
 from glassformer.parts.masks import Mask, causal
+from glassformer.parts.norms import PaddingAware, tell
 from glassformer.parts.positions import Place
 
 
@@ -75,12 +76,14 @@ class Encoder(nn.Module):
         self.embedding = embedding
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.Identity() if norm is None else norm
+        self.aware = [part for part in self.modules() if isinstance(part, PaddingAware)]
 
     def forward(self, tokens: Tensor, mask: Mask | None = None, place: Place = None, **details: Any) -> Tensor:
         """Tokens (B, S), or what else the embedding reads, to vectors in context (B, S, D).
 
         `details` are for the embedding: the segments of BERT.
         """
+        tell(self.aware, mask)
         x = self.embedding(tokens, place, **details)
         for block in self.blocks:
             x = block(x, mask=mask, place=place)
@@ -88,13 +91,26 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Embedding, blocks, final norm: reads its own words so far, and the source where there is one."""
+    """Embedding, blocks, final norm: reads its own words so far, and the source where there is one.
 
-    def __init__(self, embedding: Embedding, blocks: Iterable[DecoderBlock], norm: nn.Module | None = None) -> None:
+    A `mask` in words (`window(512)`) narrows down what it sees of them, all at once and step by step alike.
+    """
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        blocks: Iterable[DecoderBlock],
+        norm: nn.Module | None = None,
+        mask: Mask | None = None,
+    ) -> None:
         super().__init__()
+        self.mask = Mask() if mask is None else mask
+        if self.mask.allowed is not None:
+            raise ConfigurationError("a decoder's own mask serves any length, so it is a window, not a table")
         self.embedding = embedding
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.Identity() if norm is None else norm
+        self.aware = [part for part in self.modules() if isinstance(part, PaddingAware)]
 
     def forward(
         self,
@@ -106,9 +122,11 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """All tokens (B, T) at once, none of which sees a later one: (B, T, D).
 
-        A `mask` narrows that down further (packed documents, windows); it is for this pass only, not for `step`.
+        A `mask` narrows that down further, for this pass only (packed documents, padding).
         """
-        mask = causal() if mask is None else mask & causal()
+        seen = causal() & self.mask
+        mask = seen if mask is None else mask & seen
+        tell(self.aware, mask)
         x = self.embedding(tokens, place)
         for block in self.blocks:
             x = block(x, memory=memory, mask=mask, memory_mask=memory_mask, place=place)
@@ -122,7 +140,8 @@ class Decoder(nn.Module):
     def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
         """One more token for each beam, (B, k), to its vector (B, k, D). For inference: caches are written in place."""
         place = state.position
-        mask = state.grow(tokens)
+        mask = state.grow(tokens) & self.mask
+        tell(self.aware, None)
         x = self.embedding(tokens, place)
         for block, cache, memory in zip(self.blocks, state.caches, state.memory, strict=True):
             x = block(x, memory=memory, mask=mask, memory_mask=state.memory_mask, cache=cache, place=place)

@@ -4,7 +4,7 @@ A sentence that is decoded with k beams is a tree. Its tokens stand in *slots*, 
 were written; which of them a beam descends from is a row of a mask. Choosing beams therefore moves no keys and no
 values, only that mask, and all beams of a sentence share its slots and its source.
 
-B sentences, k beams, T new tokens, N slots, S source length, H key-value heads, K head width
+B sentences, k beams, T new tokens, N slots, S source length, G key-value heads, K head width
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from glassformer.parts.masks import Mask
 
 
 class KeyValues(NamedTuple):
-    """Keys and values that attention has already projected, (B, H, S, K) each."""
+    """Keys and values that attention has already projected, (B, G, S, K) each."""
 
     keys: Tensor
     values: Tensor
@@ -39,7 +39,7 @@ class Cache:
         self._positions: Tensor | None = None
 
     def append(self, keys: Tensor, values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Write new keys and values (B, H, T, K) at positions (B or 1, T or 1); give back all so far."""
+        """Write new keys and values (B, G, T, K) at positions (B or 1, T or 1); give back all so far."""
         first, self.length = self.length, self.length + keys.shape[2]
         self._keys = self._write(self._keys, keys, first, dim=2)
         self._values = self._write(self._values, values, first, dim=2)
@@ -77,7 +77,7 @@ class DecoderState:
     slots: int = 0
     ancestors: Tensor | None = None  # (B, k, N): the slots each beam descends from; None: a single line, so all
 
-    def grow(self, tokens: Tensor) -> Mask | None:
+    def grow(self, tokens: Tensor) -> Mask:
         """Set aside a slot for each beam's new token, (B, k), and say which slots it may attend to."""
         (sentences, beams), device = tokens.shape, tokens.device
         before = self.ancestors
@@ -86,7 +86,7 @@ class DecoderState:
         self.slots += beams
         self.position += 1
         if before is None:
-            return None
+            return Mask()
         itself = torch.eye(beams, dtype=torch.bool, device=device).expand(sentences, -1, -1)
         self.ancestors = torch.cat((before, itself), dim=2)  # (B, k, N)
         return Mask(allowed=self.ancestors[:, None])  # (B, 1, k, N)

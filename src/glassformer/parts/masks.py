@@ -45,6 +45,23 @@ class Mask:
             return self
         return replace(self, allowed=self.allowed.index_select(0, sentences))
 
+    def near(self, queries: Tensor, keys: Tensor) -> Mask:
+        """The same with its window as a table, by where queries (B or 1, T) and keys (B or 1, S) stand.
+
+        For keys that are not in the order of their positions: those of a cache, which several beams share.
+        """
+        if self.window is None:
+            return self
+        distance = queries[:, :, None] - keys[:, None, :]  # (B, T, S)
+        return replace(self, window=None) & Mask(allowed=(distance.abs() < self.window)[:, None])  # (B, 1, T, S)
+
+    @property
+    def real(self) -> Tensor | None:
+        """Which tokens are real, (B or 1, S): those that anybody may attend to; None: all of them."""
+        if self.allowed is None:
+            return None
+        return self.allowed[(None,) * (4 - self.allowed.dim())].any(dim=(1, 2))
+
     @property
     def only_causal(self) -> bool:
         """Whether the word "causal" says everything, and no table is needed."""

@@ -1,6 +1,6 @@
 """Norms keep the numbers that flow through a deep model at one size; placement says where they stand.
 
-B batch, T length, D model width
+B batch, T length, N real tokens, D model width
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from glassformer.errors import InputError
 from glassformer.parts.checks import check_positive
 from glassformer.parts.dropout import Dropout
+from glassformer.parts.masks import Mask
 
 
 class LayerNorm(nn.Module):
@@ -61,7 +62,8 @@ class BatchNorm(nn.Module):
     """Batch norm for sequences: statistics of each feature over all tokens of the batch.
 
     It is here to be compared with. Without `keep` it is naive: padding enters the statistics, so a sentence's result
-    depends on how much its batch mates were padded. With `keep` only real tokens count.
+    depends on how much its batch mates were padded. With `keep` only real tokens count; in a model, `PaddingAware`
+    brings it along.
     """
 
     running_mean: Tensor
@@ -77,9 +79,12 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_variance", torch.ones(width))
 
     def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
-        """The tokens (B, T, D), normalised over the batch in training, by running statistics otherwise."""
+        """The tokens (B, T, D), normalised over the batch in training, by running statistics otherwise.
+
+        `keep` (B or 1, T) is True where a token is real.
+        """
         if self.training:
-            tokens = x.flatten(0, 1) if keep is None else x[keep]  # (N, D)
+            tokens = x.flatten(0, 1) if keep is None else x[keep.expand(x.shape[:2])]  # (N, D)
             if len(tokens) < 2:
                 raise InputError(f"batch norm needs at least 2 tokens to train on, not {len(tokens)}")
             mean, variance = tokens.mean(dim=0), tokens.var(dim=0, unbiased=False)
@@ -89,6 +94,30 @@ class BatchNorm(nn.Module):
         else:
             mean, variance = self.running_mean, self.running_variance
         return (x - mean) * torch.rsqrt(variance + self.epsilon) * self.weight + self.bias
+
+
+class PaddingAware(nn.Module):
+    """A batch norm that hears from its encoder or decoder, before each pass, which tokens are real.
+
+    `transformer(…, norm=lambda width: PaddingAware(BatchNorm(width)))`
+    """
+
+    def __init__(self, norm: BatchNorm) -> None:
+        super().__init__()
+        self.norm = norm
+        self.real: Tensor | None = None  # (B or 1, T)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The tokens (B, T, D), normalised by the real ones among them."""
+        return self.norm(x, self.real)  # type: ignore[no-any-return]
+
+
+def tell(norms: list[PaddingAware], mask: Mask | None) -> None:
+    """Before a pass with this mask: tell norms, if there are any, which tokens are real."""
+    if norms:
+        real = None if mask is None else mask.real
+        for norm in norms:
+            norm.real = real
 
 
 class PreNorm(nn.Module):
