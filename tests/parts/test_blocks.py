@@ -21,13 +21,14 @@ from glassformer.parts import (
     Placement,
     PostNorm,
     PreNorm,
+    Sinusoidal,
     causal,
     documents,
     padding,
     window,
 )
 
-from .helpers import SCHEMES, VOCABULARY, WIDTH, randomise, same, seeds, small_decoder
+from .helpers import HEADS, SCHEMES, VOCABULARY, WIDTH, randomise, same, seeds, small_decoder
 
 
 class Toy(nn.Module):
@@ -210,3 +211,22 @@ def test_a_decoder_that_reads_a_source_refuses_to_go_without_one() -> None:
         decoder(tokens)
     with pytest.raises(InputError, match=r"memory|source"):
         decoder.step(decoder.start(), tokens[:, :1])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@torch.no_grad()
+def test_padding_comes_last_unless_the_tokens_are_told_where_they_stand(scheme: str) -> None:
+    """Positions count from the first column: absolute ones notice padding on the left, relative ones do not."""
+    positions = Sinusoidal(WIDTH) if scheme == "plain" else None
+    attention = PreNorm(MultiHeadAttention(WIDTH, HEADS, positions=SCHEMES[scheme]()), LayerNorm(WIDTH))
+    encoder = Encoder(
+        Embedding(VOCABULARY, WIDTH, positions=positions), [EncoderBlock(attention, FeedForward(WIDTH, 12))]
+    )
+    randomise(encoder)
+    tokens, nothing = torch.tensor([[3, 1, 2]]), torch.zeros(1, 2, dtype=torch.long)
+    alone, left = encoder(tokens), torch.cat((nothing, tokens), dim=1)
+    right = padding(torch.tensor([[True, True, True, False, False]]))
+    mask, place = padding(torch.tensor([[False, False, True, True, True]])), torch.tensor([[0, 0, 0, 1, 2]])
+    same(encoder(torch.cat((tokens, nothing), dim=1), right)[:, :3], alone, 1e-5)
+    same(encoder(left, mask, place)[:, 2:], alone, 1e-5)
+    assert torch.allclose(encoder(left, mask)[:, 2:], alone, atol=1e-3) == (scheme != "plain")

@@ -1,6 +1,6 @@
 """Figures: what was recorded or measured, as a picture or as coloured text.
 
-H heads, T target length, S source length
+T target length, S source length
 """
 
 from __future__ import annotations

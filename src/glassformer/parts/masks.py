@@ -114,7 +114,11 @@ def documents(numbers: Tensor) -> Mask:
 
 
 def pad(sentences: Sequence[Sequence[int]], value: int = 0) -> tuple[Tensor, Tensor]:
-    """Sentences of different lengths as one table of tokens (B, S), and which of them are real (B, S)."""
+    """Sentences of different lengths as one table of tokens (B, S), and which of them are real (B, S).
+
+    Padding comes last, as models want it: a token stands at the position of its column, so tokens behind padding
+    would read as if they stood later.
+    """
     lengths = [len(sentence) for sentence in sentences]
     tokens = torch.full((len(lengths), max(lengths, default=0)), value)
     for row, sentence in zip(tokens, sentences, strict=True):
