@@ -20,7 +20,7 @@ LIMITS = Limits(START, END, max_length=10)
 
 def uncached(model: EncoderDecoder, sentence: list[int], limits: Limits) -> tuple[list[int], list[float]]:
     """Greedy decoding as one would first write it: read the whole output again for each token."""
-    output, scores = [limits.start], []
+    output, scores = [limits.start or 0], []
     for _ in range(limits.max_length):
         with torch.no_grad():
             last = model(torch.tensor([sentence]), torch.tensor([output]))[0, -1].log_softmax(dim=-1)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from glassformer.decoding.limits import Limits, Prefix, Scorer
-from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of
+from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of, first_tokens
 from glassformer.errors import ConfigurationError, InputError
 
 
@@ -147,7 +147,7 @@ def beam_search(
         score = Scorer(limits, prefix, len(answers))
         sentences = list(range(len(answers)))
         paths = Paths.empty(len(answers), source.device)
-        tokens = torch.full((len(answers), 1), limits.start, device=source.device)
+        tokens = first_tokens(state, limits.start, len(answers), source.device)
         for length in range(1, limits.max_length + 1):
             logits, state = model.step(state, tokens)
             if width > logits.shape[-1]:

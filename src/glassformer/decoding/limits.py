@@ -21,11 +21,12 @@ Prefix = Sequence[Sequence[int]] | Tensor  # a forced beginning for each sentenc
 class Limits:
     """What an output may look like.
 
-    `start` is what the decoder reads first, `end` is what closes an output. `max_length` counts every token written,
-    the end included; `min_length` counts the tokens before the end. Tokens in `suppress` are never written.
+    `start` is what the decoder reads first (None: it goes on with a prompt), `end` is what closes an output.
+    `max_length` counts every token written, the end included; `min_length` counts the tokens before the end. Tokens in
+    `suppress` are never written.
     """
 
-    start: int
+    start: int | None
     end: int
     max_length: int = 256
     min_length: int = 0
@@ -45,7 +46,7 @@ class Limits:
         """
         named = [("start", self.start), ("end", self.end), *(("suppress", token) for token in self.suppress)]
         for name, token in named:
-            if not 0 <= token < vocabulary:
+            if token is not None and not 0 <= token < vocabulary:
                 raise ConfigurationError(f"the {name} token {token} is not among the ids 0 to {vocabulary - 1}")
         if given is not None and len({*self.banned(given)}) == vocabulary:
             raise ConfigurationError("every token of the vocabulary is suppressed: nothing can be written")

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
-from glassformer.errors import InputError
+from glassformer.errors import ConfigurationError, InputError
 
 
 class State(Protocol):
@@ -56,6 +57,16 @@ def first_of(inputs: tuple[Any, ...]) -> Tensor:
         found = f"but the first one is a {type(inputs[0]).__name__}" if inputs else "but there are none"
         raise InputError(f"decoding needs the model's inputs as tensors, the source first, {found}")
     return inputs[0]
+
+
+def first_tokens(state: Any, start: int | None, sentences: int, device: torch.device) -> Tensor:
+    """What the first step reads, (B, 1): the last token of a prompt (`state.first`), or else the start token."""
+    begun: Tensor | None = getattr(state, "first", None)
+    if begun is not None:
+        return begun
+    if start is None:
+        raise ConfigurationError("this model reads no prompt: its limits need a start token")
+    return torch.full((sentences, 1), start, device=device)
 
 
 @contextmanager

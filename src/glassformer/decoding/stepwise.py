@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glassformer.decoding.limits import Limits, Prefix, Scorer
-from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of
+from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of, first_tokens
 from glassformer.decoding.sampling import Sampler
 from glassformer.errors import InputError
 
@@ -48,7 +48,7 @@ def stream(
         state = model.start(*inputs)
     sentences = list(range(len(source)))
     score = Scorer(limits, prefix, len(sentences))
-    tokens = torch.full((len(sentences), 1), limits.start, device=source.device)
+    tokens = first_tokens(state, limits.start, len(sentences), source.device)
     for length in range(limits.max_length):
         with evaluating(model):
             logits, state = model.step(state, tokens)

@@ -3,7 +3,7 @@
 A block is built of parts that are already wrapped in their residual and norm (`PreNorm` or `PostNorm`), so that the
 block itself has nothing to decide.
 
-B batch, T target length, S source length, D model width, k beams
+B batch, T target length, S source length, N slots, D model width, k beams
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.cache import Cache, DecoderState, KeyValues
 from glassformer.parts.embeddings import Embedding
-from glassformer.parts.masks import Mask, causal
+from glassformer.parts.masks import Mask, causal, padding
 from glassformer.parts.norms import PaddingAware, tell
+from glassformer.parts.patches import PatchEmbedding
 from glassformer.parts.positions import Place
 
 
@@ -71,9 +73,11 @@ class DecoderBlock(nn.Module):
 class Encoder(nn.Module):
     """Embedding, blocks, final norm: reads a whole source at once, both ways."""
 
-    def __init__(self, embedding: Embedding, blocks: Iterable[EncoderBlock], norm: nn.Module | None = None) -> None:
+    def __init__(
+        self, embedding: Embedding | PatchEmbedding, blocks: Iterable[EncoderBlock], norm: nn.Module | None = None
+    ) -> None:
         super().__init__()
-        self.embedding = embedding
+        self.embedding: Embedding = embedding  # type: ignore[assignment]  # or what else makes vectors
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.Identity() if norm is None else norm
         self.aware = [part for part in self.modules() if isinstance(part, PaddingAware)]
@@ -136,6 +140,29 @@ class Decoder(nn.Module):
         """The state before the first token; the source's keys and values are computed here, once."""
         sources = [None if memory is None else block.project(memory) for block in self.blocks]  # type: ignore[operator]
         return DecoderState([Cache() for _ in self.blocks], sources, memory_mask)
+
+    def read(self, tokens: Tensor, keep: Tensor | None = None) -> DecoderState:
+        """The state after prompts (B, T), read at once; their last real tokens are left to the first step.
+
+        `keep` (B, T) is True where a token is real; padding comes last.
+        """
+        state = self.start()
+        lengths = None if keep is None or bool(keep.all()) else keep.sum(dim=1, keepdim=True)  # (B, 1)
+        state.first = tokens[:, -1:] if lengths is None else tokens.gather(1, lengths - 1)  # (B, 1)
+        before = tokens[:, :-1]  # (B, N)
+        if not before.shape[1]:
+            return state
+        mask = causal() & self.mask
+        if lengths is not None:
+            real = torch.arange(before.shape[1], device=tokens.device) < lengths - 1  # (B, N)
+            mask, state.ancestors = mask & padding(real), real[:, None]  # (B, 1, N)
+        tell(self.aware, mask)
+        x = self.embedding(before)
+        for block, cache in zip(self.blocks, state.caches, strict=True):
+            x = block(x, mask=mask, cache=cache)
+        state.slots = before.shape[1]
+        state.position = state.slots if lengths is None else lengths - 1
+        return state
 
     def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
         """One more token for each beam, (B, k), to its vector (B, k, D). For inference: caches are written in place."""

@@ -73,7 +73,8 @@ class DecoderState:
     caches: list[Cache]  # of the self-attentions, one a block
     memory: list[KeyValues | None]  # the source for the cross-attentions, projected once, one a block
     memory_mask: Mask | None = None
-    position: int = 0  # where the next token stands
+    position: int | Tensor = 0  # where the next token stands, in all sentences alike or in each, (B, 1)
+    first: Tensor | None = None  # (B, 1): what the first step is to read, where a prompt was read before
     slots: int = 0
     ancestors: Tensor | None = None  # (B, k, N): the slots each beam descends from; None: a single line, so all
 
@@ -84,7 +85,7 @@ class DecoderState:
         if before is None and beams > 1:  # the line becomes a tree: so far, all beams have one past
             before = torch.ones(sentences, beams, self.slots, dtype=torch.bool, device=device)
         self.slots += beams
-        self.position += 1
+        self.position = self.position + 1
         if before is None:
             return Mask()
         itself = torch.eye(beams, dtype=torch.bool, device=device).expand(sentences, -1, -1)
@@ -102,5 +103,6 @@ class DecoderState:
             self.memory = [source and source.select(sentences) for source in self.memory]
             self.memory_mask = self.memory_mask and self.memory_mask.select(sentences)
             self.ancestors = None if self.ancestors is None else self.ancestors[sentences]
+            self.position = self.position[sentences] if isinstance(self.position, Tensor) else self.position
         if self.ancestors is not None:
             self.ancestors = self.ancestors.gather(1, beams[:, :, None].expand(-1, -1, self.slots))
