@@ -107,6 +107,28 @@ def test_a_damaged_checkpoint_costs_only_its_steps(tmp_path: Path) -> None:
     assert_same(tmp_path / "a", tmp_path / "b", 8)
 
 
+def test_a_damaged_best_checkpoint_gives_way_to_the_last(tmp_path: Path) -> None:
+    values = iter([1.0, 2.0, 3.0])
+    wish = options(steps=6, validate_every=2, save_every=2)
+    trainer = Trainer(model(), FakeBatches(), wish, tmp_path, lambda _: {"loss": next(values)})
+    assert trainer.run().weights == "best"
+    best = Checkpoints(tmp_path).at(2).path / "model.safetensors"
+    best.write_bytes(best.read_bytes()[:100])
+    again = Trainer(model(), FakeBatches(), wish, tmp_path)
+    with pytest.warns(UserWarning, match="step-00000002 is damaged"):
+        assert again.run(resume=True).weights == "last"
+    last = Checkpoints(tmp_path).at(6).tensors("model")
+    assert all(torch.equal(again.model.state_dict()[name], value) for name, value in last.items())
+
+
+def test_what_ended_for_want_of_progress_has_ended(tmp_path: Path) -> None:
+    wish = options(steps=50, validate_every=2, patience=2)
+    for resume in (False, True):
+        trainer = Trainer(model(), FakeBatches(), wish, tmp_path, lambda _: {"loss": 1.0})
+        outcome = trainer.run(resume)
+        assert (outcome.step, outcome.reason) == (6, "patience")
+
+
 def test_where_all_are_damaged_training_does_not_begin_anew(tmp_path: Path) -> None:
     run(tmp_path, steps=2)
     (Checkpoints(tmp_path).at(2).path / "state.json").unlink()

@@ -95,14 +95,18 @@ class Checkpoints:
         """The checkpoint of a step."""
         return Checkpoint(self.folder / f"step-{step:08d}")
 
-    def latest_good(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole; damaged ones are named in a warning and passed over."""
+    def good(self) -> Iterator[Checkpoint]:
+        """The checkpoints that are whole, newest first; damaged ones are named in a warning and passed over."""
         for checkpoint in reversed(self.all()):
             damage = checkpoint.damage()
             if damage is None:
-                return checkpoint
-            warnings.warn(f"the checkpoint {checkpoint.path} is damaged: {damage}; it is passed over", stacklevel=2)
-        return None
+                yield checkpoint
+            else:
+                warnings.warn(f"the checkpoint {checkpoint.path} is damaged: {damage}; it is passed over", stacklevel=2)
+
+    def latest_good(self) -> Checkpoint | None:
+        """The newest checkpoint that is whole."""
+        return next(self.good(), None)
 
     def save(
         self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: State, best: int | None

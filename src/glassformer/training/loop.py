@@ -79,9 +79,9 @@ class Trainer:
     def run(self, resume: bool = False) -> Outcome:
         """Train to the end, from the beginning or from the newest whole checkpoint."""
         options = self.options
-        reason: Reason = "steps"
         with self._signals:
             self._begin(resume)
+            reason = self._reason()
             batches = self.batches.share(self.distribution.rank, self.distribution.world)
             while self.step < options.steps and reason == "steps":
                 stop = self.advance(batches)
@@ -89,7 +89,7 @@ class Trainer:
                     self._report()
                 if self.validate is not None and self._due(options.validate_every):
                     self._assess(self.validate)
-                    reason = "patience" if options.patience and self._stale >= options.patience else "steps"
+                    reason = self._reason()
                 if stop or self._due(options.save_every):
                     self._save()
                 if stop:
@@ -163,6 +163,10 @@ class Trainer:
                 f"{self.step}; the weights are those before them: lower train.lr, lengthen train.warmup, lower "
                 "train.clip, or set train.precision to float32"
             )
+
+    def _reason(self) -> Reason:
+        """Why training ends: for want of progress, or else when all steps are done."""
+        return "patience" if 0 < self.options.patience <= self._stale else "steps"
 
     def _due(self, every: int) -> bool:
         """Whether this is an n-th step, or the last."""
@@ -272,12 +276,14 @@ class Trainer:
     def _choose(self) -> Chosen:
         """Give the model the weights to use: a mean, the best, the moving average or simply the last."""
         chosen: Chosen = "last" if self._average is None else "moving average"
+        good = {checkpoint.step: checkpoint for checkpoint in self._checkpoints.good()}  # newest first
+        best = self._best[1] if self._best else self.step
         saved = self._checkpoints.at(self.step).weights()
         if self.options.average > 1:
-            chosen, last = "mean of checkpoints", self._checkpoints.all()[-self.options.average :]
+            chosen, last = "mean of checkpoints", list(good.values())[: self.options.average]
             saved = mean(checkpoint.tensors("model") for checkpoint in last)
-        elif self._best is not None and self._best[1] != self.step:
-            chosen, saved = "best", self._checkpoints.at(self._best[1]).weights()
+        elif best != self.step and best in good:
+            chosen, saved = "best", good[best].weights()
         load_weights(self.model, saved)
         self.model.eval()
         return chosen
