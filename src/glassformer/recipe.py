@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+Place = Annotated[int, Field(ge=0, lt=2**31)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -32,7 +33,7 @@ class TsvSource(Files):
     """A table of tab-separated columns, one pair a line."""
 
     kind: Literal["tsv"]
-    columns: tuple[int, int] = Field((0, 1), description="the columns of source and target, counted from 0")
+    columns: tuple[Place, Place] = Field((0, 1), description="the columns of source and target, counted from 0")
 
 
 class AlignedSource(Section):

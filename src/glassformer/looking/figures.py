@@ -18,6 +18,7 @@ from glassformer.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+LARGEST = 30  # inches of a side: a picture of a thousand tokens must fit into memory
 SHADES = " ░▒▓█"  # from no attention to all of it
 
 
@@ -28,7 +29,7 @@ def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str
     _check(weights, rows, columns)
     width = max(2.2 + 0.34 * len(columns) + 0.08 * max(map(len, rows)), 0.07 * len(title))
     height = 1.8 + 0.34 * len(rows) + 0.07 * max(map(len, columns))
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(min(width, LARGEST), min(height, LARGEST)), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(weights.float().cpu().numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(columns)), columns, rotation=60, ha="right", rotation_mode="anchor", parse_math=False)

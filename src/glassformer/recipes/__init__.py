@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from glassformer.errors import RecipeError
 from glassformer.recipe import Recipe, Source
 
+PATHS = {"train", "valid", "test", "path"}  # the keys of a source or a tokenizer that name files
 # What pydantic calls by Python's names, in TOML's.
 FORMS = {
     "model_type": "it should be a table of keys",
@@ -24,7 +25,7 @@ FORMS = {
 def read_recipe(path: Path, changes: list[str] | None = None) -> Recipe:
     """The recipe in a TOML file, with changes such as `train.lr=3e-4` made to it."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # with or without a byte order mark
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -131,15 +132,20 @@ def anchored(recipe: Recipe, base: Path) -> Recipe:
             return tuple(absolute(each) for each in path)
         return None if path is None else str((base / path).resolve())
 
-    keys = {"train", "valid", "test", "path"} & type(recipe.source).model_fields.keys()
+    keys = PATHS & type(recipe.source).model_fields.keys()
     source = recipe.source.model_copy(update={key: absolute(getattr(recipe.source, key)) for key in keys})
     tokenizer = recipe.tokenizer.model_copy(update={"path": absolute(recipe.tokenizer.path)})
     return recipe.model_copy(update={"source": source, "tokenizer": tokenizer})
 
 
+def same(one: BaseModel, other: BaseModel) -> bool:
+    """Whether two sections say the same, wherever their files lie."""
+    return type(one) is type(other) and one.model_dump(exclude=PATHS) == other.model_dump(exclude=PATHS)
+
+
 def to_toml(recipe: Recipe, comments: bool = False) -> str:
     """A recipe as TOML, all its keys spelled out; with comments, each with its meaning."""
-    lines = [f"title = {_value(recipe.title)}"] if recipe.title or comments else []
+    lines = [f"title = {toml_value(recipe.title)}"] if recipe.title or comments else []
     for name in Recipe.model_fields:
         if name != "title":
             lines += ["", *_table(name, getattr(recipe, name), comments)]
@@ -154,15 +160,15 @@ def _table(name: str, section: BaseModel, comments: bool) -> list[str]:
         value = getattr(section, key)
         note = f"  # {field.description}" if comments and field.description else ""
         if value is not None:
-            lines.append(f"{key} = {_value(value)}{note}")
+            lines.append(f"{key} = {toml_value(value)}{note}")
         elif comments:
             lines.append(f"# {key} ={note}")
     return lines
 
 
-def _value(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """A value as TOML writes it."""
     if isinstance(value, tuple | list):
-        return f"[{', '.join(_value(each) for each in value)}]"
+        return f"[{', '.join(toml_value(each) for each in value)}]"
     text = json.dumps(value, ensure_ascii=False)  # strings, numbers and booleans are written alike
     return text.replace("\x7f", "\\u007f")  # but for one character

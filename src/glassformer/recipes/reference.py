@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any, get_args
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from glassformer.recipe import Recipe, Source
+from glassformer.recipes import toml_value
 
 HEAD = """# Every key of a recipe
 
@@ -39,9 +39,8 @@ def _block(name: str, section: type[BaseModel]) -> str:
             lines.append(f'kind = "{kinds[0]}"{others}')
             continue
         value = field.default
-        shown = (
-            f"# {key} =" if value is None else f"{key} =" if value is PydanticUndefined else f"{key} = {_toml(value)}"
-        )
+        known = "" if value is None or value is PydanticUndefined else f" {toml_value(value)}"
+        shown = f"{'# ' if value is None else ''}{key} ={known}"
         lines.append(f"{shown}  # {field.description}{_choices(field.annotation)}")
     return f"\n{section.__doc__}\n\n```toml\n" + "\n".join(lines) + "\n```\n"
 
@@ -50,12 +49,6 @@ def _choices(annotation: Any) -> str:
     """The words that a key may have, where only some are right."""
     words = [word for word in get_args(annotation) if isinstance(word, str)]
     return f" ({', '.join(words)})" if words else ""
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(_toml(each) for each in value)}]"
-    return json.dumps(value)
 
 
 if __name__ == "__main__":
