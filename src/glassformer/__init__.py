@@ -31,19 +31,25 @@ def load(path: str | Path, device: str = "auto") -> Run:
 
 def train(
     recipe: str | Path | dict[str, Any] | Recipe,
-    out: str | Path,
+    out: str | Path | None = None,
     changes: list[str] | None = None,
     resume: bool = False,
 ) -> Run:
-    """Train what a recipe says into the folder `out`: a file, the name of a recipe that ships, or its contents."""
+    """Train what a recipe says: a file, the name of a recipe that ships, or its contents.
+
+    The run goes into the folder `out`; for a file that may be left out and is runs/NAME then, as on the command line.
+    """
     from glassformer.recipes import find_recipe, make_recipe, read_recipe
     from glassformer.run import train as run_training
 
     if isinstance(recipe, str | Path):
         path = find_recipe(str(recipe))
-        return run_training(read_recipe(path, changes), Path(out), base=path.parent, resume=resume)
+        folder = Path("runs") / path.stem if out is None else Path(out)
+        return run_training(read_recipe(path, changes), folder, base=path.parent, resume=resume)
     if changes:
         raise ConfigurationError("changes are made to recipe files: change the recipe itself instead")
+    if out is None:
+        raise ConfigurationError("a recipe that is no file has no name: say in `out` which folder the run goes into")
     made = make_recipe(recipe) if isinstance(recipe, dict) else recipe
     return run_training(made, Path(out), resume=resume)
 

@@ -17,7 +17,7 @@ from tokenizers import models
 
 from glassformer.data import cache, prepare, preparing, tokenising
 from glassformer.data.tokenising import encode, pieces
-from glassformer.errors import DataError
+from glassformer.errors import DataError, TrainingError
 from glassformer.recipes import make_recipe
 
 from .helpers import BYTES, prepared, recipe, texts
@@ -328,7 +328,7 @@ def test_nothing_to_train_on_is_a_sentence(tmp_path: Path) -> None:
 def test_an_unwritable_cache_is_a_sentence(tmp_path: Path) -> None:
     write(tmp_path, sentences(10))
     (tmp_path / "cache").write_text("a file, not a folder")
-    with pytest.raises(DataError, match="cache: the prepared data cannot be written"):
+    with pytest.raises(TrainingError, match="cache: the prepared data cannot be written"):
         prepared(TSV, tmp_path)
 
 

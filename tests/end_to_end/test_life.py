@@ -100,6 +100,13 @@ def test_lines_through_a_pipe(trained: Run) -> None:
     assert answer.out == "a b c\n\nd\ne f g h\n\nh\n"
 
 
+def test_what_is_written_is_utf_8_wherever_it_goes(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    answer = end(start("recipes"))
+    assert (answer.code, answer.err) == (0, "")
+    assert "dates in many languages → ISO 8601" in answer.out
+
+
 def test_somebody_who_has_seen_enough_is_no_reason_to_crash(trained: Run) -> None:
     process = start("translate", "--run", str(trained.path), "--stream")
     assert process.stdin is not None

@@ -1,17 +1,23 @@
 """Using a run: translate, evaluate, and what describes data and recipes."""
 
 import json
+import re
 import shutil
+import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
 import glassformer as gf
+from glassformer.cli import showing
 from glassformer.cli.showing import read_lines
+from glassformer.parts import quantise
 from glassformer.recipes import bundled, make_recipe
 from glassformer.run import Run
+from glassformer.run import run as using
 from tiny import IDLE, recipe
 
 from .helpers import Command, write
@@ -60,6 +66,36 @@ def test_a_stream_is_the_greedy_output(trained: Run, command: Command) -> None:
     assert answer.out.split("\n") == [*[each.text for each in trained.translate(LINES, beam=1)], ""]
 
 
+def test_an_input_of_any_length_is_translated_a_portion_at_a_time(
+    trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(showing, "PORTION", 2)
+    answer = command("translate", "--run", trained.path, stdin="\n".join(LINES).encode())
+    assert answer.out.split("\n") == [*LINES, ""]
+    best = command("translate", "--run", trained.path, "--nbest", "2", stdin=b"a\nb\nc\n").out
+    assert [line.split("\t")[0] for line in best.splitlines()] == ["1", "1", "2", "2", "3", "3"]
+    late = command("translate", "--run", trained.path, stdin=b"h\na b c\nh\n\xff\n")
+    assert (late.code, late.out) == (2, "h\na b c\n")
+    assert late.err == "glassformer: standard input:4: is not UTF-8 text\n"
+
+
+def test_eight_bits_translate_and_score_as_well(
+    trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(using, "quantise", partial(quantise, least=0))  # the model is small: all of it
+    text = "\n".join(LINES).encode()
+    assert command("translate", "--run", trained.path, "--int8", stdin=text).out.split("\n") == [*LINES, ""]
+    answer = command("translate", "--run", trained.path, "--int8", "--nbest", "2", "--beam", "3", stdin=b"a b c\n")
+    assert answer.out.split("\t")[2].split("\n")[0] == "a b c"
+    plain, rounded = (
+        json.loads(command("evaluate", "--run", trained.path, "--json", *more).out) for more in ([], ["--int8"])
+    )
+    assert rounded["exact"] == pytest.approx(plain["exact"], abs=0.02)
+    exact, close = (trained.search(["a b c d"], int8=int8)[0][0] for int8 in (False, True))
+    assert exact.text == close.text
+    assert exact.score != close.score  # it was another model
+
+
 def test_a_run_that_was_moved_is_as_good(trained: Run, command: Command, tmp_path: Path) -> None:
     assert trained.path is not None
     moved = shutil.copytree(trained.path, tmp_path / "else" / "where" / "my run")
@@ -67,6 +103,39 @@ def test_a_run_that_was_moved_is_as_good(trained: Run, command: Command, tmp_pat
     assert command("translate", "--run", moved, stdin=b"a b\n").out == "a b\n"
     assert command("evaluate", "--run", moved, "--json").code == 0
     assert [each.text for each in gf.load(moved, device="cpu").translate(["c d", "e"], beam=2)] == ["c d", "e"]
+
+
+def test_a_run_goes_on_elsewhere_with_its_data_and_smaller_batches(command: Command, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    rows = [f"a{i}\tb{i}\n" for i in range(300)]
+    (here / "pairs.tsv").write_text("".join([*rows, "no target\n"]), encoding="utf-8")
+    write(here / "my.toml", recipe(IDLE, {"source": {"kind": "tsv", "train": "pairs.tsv"}}))
+    assert command("train", here / "my.toml", "--out", here / "run").code == 0
+    here.rename(there)
+    wish = ("--resume", "--set", "train.steps=8", "--set", "train.batch_tokens=100")
+    answer = command("train", there / "my.toml", "--out", there / "run", *wish)
+    assert answer.code == 0, answer.err
+    assert gf.load(there / "run").recipe.train.steps == 8
+
+
+def test_from_python_as_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = gf.train(write(tmp_path / "my.toml", recipe(IDLE)))
+    assert run.path == Path("runs/my")
+    assert len(gf.load("runs/my").translate(["a b"], beam=5)) == 1
+    with pytest.raises(gf.ConfigurationError, match="say in `out`"):
+        gf.train(recipe(IDLE))
+
+
+@pytest.mark.parametrize(
+    ("called", "command"),
+    [("/a b/bin/glassformer", "'/a b/bin/glassformer'"), ("/a/__main__.py", f"{sys.executable} -m glassformer")],
+)
+def test_what_to_try_next_can_be_typed(monkeypatch: pytest.MonkeyPatch, called: str, command: str) -> None:
+    monkeypatch.setattr(sys, "argv", [called, "train"])
+    monkeypatch.setenv("PATH", "")
+    assert showing._command() == command
 
 
 def test_evaluation_as_json_is_what_sacrebleu_says(trained: Run, command: Command) -> None:
@@ -92,6 +161,21 @@ def test_evaluation_on_a_file_of_ones_own(trained: Run, command: Command, tmp_pa
     assert answer.out.startswith("3 pairs\nexact match  66.67%\nBLEU ")
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in answer.out
     assert "perplexity " in answer.out
+
+
+@pytest.mark.parametrize("shares", [{"valid": 0.0, "test": 0.2}, {"valid": 0.0, "test": 0.0}])
+def test_data_without_held_out_pairs_has_samples_too(
+    command: Command, tmp_path: Path, shares: dict[str, float]
+) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"a b{i}\tb{i} a\n" for i in range(40)), encoding="utf-8")
+    made = recipe({"source": {"kind": "tsv", "train": "pairs.tsv"}, "data": shares, "tokenizer": {"vocabulary": 99}})
+    mine = write(tmp_path / "my.toml", made)
+    mine.write_bytes(b"\xef\xbb\xbf" + mine.read_bytes())  # as some editors begin a file
+    answer = command("data", mine, "--samples", "3")
+    samples = [line for line in answer.out.splitlines() if " → " in line]
+    assert len(samples) == 3
+    assert all(re.fullmatch(r"  a (b\d+)  →  \1 a", line) for line in samples)
+    assert "tokens per word: source 1.00, target 1.00" in answer.out
 
 
 def test_data_is_described(command: Command, tmp_path: Path) -> None:

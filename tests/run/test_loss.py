@@ -35,6 +35,19 @@ def test_loss_does_not_depend_on_the_order(trained: Run) -> None:
     assert trained.loss(PAIRS[::-1], size=3) == pytest.approx(trained.loss(PAIRS, size=3), rel=1e-4)
 
 
+def test_long_targets_are_cut_and_many_pairs_do_not_take_more_than_training(trained: Run) -> None:
+    most, budget = trained.recipe.data.max_tokens, trained.recipe.train.batch_tokens
+    long = ("a b", " ".join("a" * 5000))
+    cut = ("a b", " ".join("a" * most))
+    shapes: list[tuple[int, int]] = []
+    watch = trained.model.decoder.register_forward_hook(lambda _, inputs, __: shapes.append(tuple(inputs[0].shape[:2])))
+    try:
+        assert trained.loss([long] * 40 + PAIRS) == pytest.approx(trained.loss([cut] * 40 + PAIRS))
+    finally:
+        watch.remove()
+    assert max(rows * length for rows, length in shapes) <= budget
+
+
 def test_what_it_learned_is_likelier_than_what_it_did_not(trained: Run) -> None:
     assert trained.loss([("a b c", "a b c")]) < 0.3
     assert trained.loss([("a b c", "c b a")]) > 1

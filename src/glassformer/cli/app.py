@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ import typer
 
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
+NO_MEMORY = "there is not enough memory: lower train.batch_tokens, decode.batch or model.width"
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -32,6 +34,7 @@ Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda
 Int8 = Annotated[
     bool, typer.Option("--int8", metavar="", help="large matrices in 8 bits: faster on a CPU, nearly as good")
 ]
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # which typer has, but does not export
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="change a key: train.lr=3e-4; may be repeated"),
@@ -92,7 +95,7 @@ def translate(
     - `glassformer translate --run runs/dates days.txt > iso.txt`
     - `echo "5 May 2031" | glassformer translate --run runs/dates --nbest 3`
     """
-    from glassformer.cli.showing import bar, read_lines
+    from glassformer.cli.showing import bar, portions, read_lines
     from glassformer.run import Run
 
     if stream and (nbest > 1 or (beam or 1) > 1 or int8):
@@ -105,15 +108,18 @@ def translate(
                 sys.stdout.flush()
             sys.stdout.write("\n")
         return
-    lines = list(read_lines(file))
     if nbest > 1:
         beam = max(nbest, beam or loaded.recipe.decode.beam)
-    with bar("translating", len(lines)) as progress:
-        answers = loaded.search(lines, beam=beam, best=nbest, int8=int8, progress=progress)
-    for number, found in enumerate(answers, start=1):
-        for each in found:
-            text = each.text.replace("\n", " ")
-            sys.stdout.write(f"{text}\n" if nbest == 1 else f"{number}\t{each.score:.4f}\t{text}\n")
+    first = 1
+    for lines in portions(read_lines(file)):
+        with bar("translating", len(lines)) as progress:
+            answers = loaded.search(lines, beam=beam, best=nbest, int8=int8, progress=progress)
+        for number, found in enumerate(answers, start=first):
+            for each in found:
+                text = each.text.replace("\n", " ")
+                sys.stdout.write(f"{text}\n" if nbest == 1 else f"{number}\t{each.score:.4f}\t{text}\n")
+        sys.stdout.flush()
+        first += len(lines)
 
 
 @app.command()
@@ -227,16 +233,20 @@ def root(
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; what goes wrong becomes a sentence and an exit code."""
     warnings.showwarning = _warn
-    sys.exit(_guarded(lambda: app(arguments, prog_name="glassformer")))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # as what is read, whatever the terminal's
+    sys.exit(_guarded(lambda: app(arguments, prog_name="glassformer", standalone_mode=False)))
 
 
 def _guarded(work: Callable[[], Any]) -> int | str | None:
     try:
         try:
-            work()
+            code = work()
         finally:
             sys.stdout.flush()
-    except SystemExit as end:  # how typer ends, well or not
+    except UsageError as error:
+        return _complain(_usage(error), 2)
+    except SystemExit as end:  # how typer ends where nobody listens
         return _deaf() if isinstance(end.__context__, BrokenPipeError) else end.code
     except Stopped as stopped:
         return _complain(stopped, 128 + stopped.signal)
@@ -249,8 +259,20 @@ def _guarded(work: Callable[[], Any]) -> int | str | None:
     except OSError as error:
         return _complain(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
     except (MemoryError, torch.OutOfMemoryError):
-        return _complain("there is not enough memory: lower train.batch_tokens, decode.batch or model.width", 1)
-    return 0
+        return _complain(NO_MEMORY, 1)
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):  # all that torch says on a CPU
+            raise
+        return _complain(NO_MEMORY, 1)
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: Any) -> str:
+    """What is wrong with the words of a command, in a sentence."""
+    near = getattr(error, "possibilities", None)
+    said = f"{error.message}: did you mean {near[0]}?" if near else error.format_message().removesuffix(".")
+    hint = f": see {error.ctx.command_path} --help" if error.ctx and said and not said.endswith("?") else ""
+    return f"{said[:1].lower()}{said[1:]}{hint}"
 
 
 def _deaf() -> int:

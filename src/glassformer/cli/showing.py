@@ -5,10 +5,12 @@ from __future__ import annotations
 import codecs
 import json
 import shlex
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from glassformer.run.telling import read_metrics
 out = Console(highlight=False)
 BARS = " ▁▂▃▄▅▆▇█"
 SHOWN, SCORED = 10, 1000  # translations at the end of a training, and pairs that are scored
+PORTION = 4096  # lines that are read, sorted by length and translated together
 
 
 @contextmanager
@@ -70,6 +73,12 @@ def read_lines(file: str) -> Iterator[str]:
         raise InputError(f"{name}: cannot be read: {error.strerror}") from None
 
 
+def portions(lines: Iterator[str]) -> Iterator[list[str]]:
+    """Some lines at a time: an input of any length, or without end, gives its first outputs early."""
+    while portion := list(islice(lines, PORTION)):
+        yield portion
+
+
 def finish(run: Run, folder: Path) -> None:
     """What is shown when a training has ended: translations, scores, where it looks, what to try next."""
     loss_figure(read_metrics(folder), folder / "loss.png", run.recipe.title)
@@ -96,9 +105,18 @@ def finish(run: Run, folder: Path) -> None:
         out.print(heat)
     _say(f"\nThe run is in {folder}, the pictures are {folder / 'attention.png'} and loss.png.")
     _say("Try next:")
-    _say(f"  echo {shlex.quote(source)} | glassformer translate --run {shlex.quote(str(folder))} --nbest 3")
-    _say(f"  glassformer evaluate --run {shlex.quote(str(folder))}")
-    _say("  glassformer recipes")
+    command = _command()
+    _say(f"  echo {shlex.quote(source)} | {command} translate --run {shlex.quote(str(folder))} --nbest 3")
+    _say(f"  {command} evaluate --run {shlex.quote(str(folder))}")
+    _say(f"  {command} recipes")
+
+
+def _command() -> str:
+    """How Glassformer is called here: by its name, or as it was."""
+    if shutil.which("glassformer"):
+        return "glassformer"
+    by_path = Path(sys.argv[0]).name == "glassformer"
+    return shlex.quote(sys.argv[0]) if by_path else f"{shlex.quote(sys.executable)} -m glassformer"
 
 
 def _say(line: str) -> None:
@@ -117,7 +135,7 @@ def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) ->
     for name, pairs in prepared.splits.items():
         if len(pairs):
             facts["splits"][name] = {"pairs": len(pairs), **_lengths(pairs.lengths)}
-    texts = [pairs.texts(index) for pairs in (prepared.splits["valid"],) for index in range(min(len(pairs), 1000))]
+    texts = _texts(prepared)
     facts["tokens_per_word"] = _tokens_per_word(prepared, texts)
     if as_json:
         sys.stdout.write(json.dumps(facts) + "\n")
@@ -135,6 +153,16 @@ def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) ->
         _say(f"tokens per word: source {words['source']:.2f}, target {words['target']:.2f}")
     for source, target in texts[:samples]:
         _say(f"  {source}  →  {target}")
+
+
+def _texts(prepared: Prepared) -> list[tuple[str, str]]:
+    """Some pairs: of valid or test, which have their texts, or else what the tokens of train spell."""
+    held_out = next((prepared.splits[name] for name in ("valid", "test") if len(prepared.splits[name])), None)
+    if held_out is not None:
+        return [held_out.texts(row) for row in range(min(len(held_out), SCORED))]
+    pairs, source, target = prepared.splits["train"], prepared.source_tokenizer, prepared.target_tokenizer
+    rows = range(min(len(pairs), SCORED))
+    return [(source.decode(pairs.source(row)), target.decode(pairs.target(row))) for row in rows]
 
 
 def _lengths(lengths: np.ndarray[Any, Any]) -> dict[str, Any]:

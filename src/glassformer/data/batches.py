@@ -144,14 +144,10 @@ class Batches:
 
     def state_dict(self) -> dict[str, int]:
         """Where it stands: plain numbers, good for any number of ranks."""
-        return {"epoch": self.epoch, "position": self.position, "seed": self.seed}
+        return {"epoch": self.epoch, "position": self.position, "of": self.batches_per_epoch, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Continue with the batch that comes next in a state."""
-        self.epoch, self.position, self.seed = state["epoch"], state["position"], state["seed"]
+        """Continue with the batch that comes next in a state; with another budget, as far through the epoch."""
+        self.epoch, self.seed = state["epoch"], state["seed"]
         self._planned = None
-        if not 0 <= self.position < self.batches_per_epoch:
-            raise InputError(
-                f"position {self.position} is beyond the {self.batches_per_epoch} batches of epoch {self.epoch}: "
-                "the data or train.batch_tokens have changed since"
-            )
+        self.position = state["position"] * self.batches_per_epoch // state["of"]

@@ -19,7 +19,7 @@ from glassformer.data.report import Report
 from glassformer.data.sources import SPLITS, Split
 from glassformer.data.store import Place, TokenPairs, read_texts, write_starts
 from glassformer.data.tokenising import WORTHWHILE, Job, tokenise
-from glassformer.errors import DataError
+from glassformer.errors import DataError, TrainingError
 from glassformer.recipe import Recipe
 from glassformer.text import Tokenizer
 
@@ -32,6 +32,7 @@ class Prepared:
     target_tokenizer: Tokenizer
     splits: dict[str, TokenPairs]
     report: Report
+    checksums: dict[str, list[int]]  # of its files of tokens and texts
 
 
 def prepare(recipe: Recipe, base: Path, cache: Path, progress: Progress | None = None) -> Prepared:
@@ -53,7 +54,7 @@ def prepare(recipe: Recipe, base: Path, cache: Path, progress: Progress | None =
             _make(recipe, base, making, progress or (lambda stage, done, total: None))
             caches.publish(making, folder)
     except OSError as error:
-        raise DataError(f"{cache}: the prepared data cannot be written: {error.strerror or error}") from None
+        raise TrainingError(f"{cache}: the prepared data cannot be written: {error.strerror or error}") from None
     prepared = _open(folder)
     if prepared is None:
         raise DataError(f"{folder}: was written but cannot be read back: the disk may be damaged")
@@ -68,14 +69,15 @@ def _open(folder: Path) -> Prepared | None:
     source = Tokenizer.load(folder / "source.json")
     target = Tokenizer.load(folder / "target.json") if (folder / "target.json").exists() else source
     splits: dict[str, TokenPairs] = {split: TokenPairs(folder, split, contents["dtype"]) for split in SPLITS}
-    return Prepared(source, target, splits, Report.from_dict(contents["report"]))
+    checksums = {name: values for name, values in contents["files"].items() if not name.endswith(".json")}
+    return Prepared(source, target, splits, Report.from_dict(contents["report"]), checksums)
 
 
 def _make(recipe: Recipe, base: Path, folder: Path, progress: Progress) -> None:
     report = Report()
     blocks = read_all(recipe, base, folder, report, progress)
     if len(blocks["train"]) < 2:
-        raise DataError("the source leaves no pair to train on: " + "; ".join(report.lines()))
+        raise DataError("the source leaves no pair to train on: " + report.sentence())
     tokenizers = _tokenizers(recipe, base, folder, blocks["train"], progress)
     dtype = "uint16" if max(tokenizer.size for tokenizer in tokenizers) <= 2**16 else "uint32"
     for split in SPLITS:
@@ -83,7 +85,7 @@ def _make(recipe: Recipe, base: Path, folder: Path, progress: Progress) -> None:
         write_starts(folder, split)
         report.kept[split] = (folder / f"{split}.starts").stat().st_size // 8
     if not report.kept["train"]:
-        raise DataError("the source leaves no pair to train on: " + "; ".join(report.lines()))
+        raise DataError("the source leaves no pair to train on: " + report.sentence())
     for ending in ("text", "sizes"):
         (folder / f"train.{ending}").unlink()
     caches.seal(folder, {"dtype": dtype, "report": report.to_dict()})

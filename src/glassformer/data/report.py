@@ -59,6 +59,11 @@ class Report:
         lines.append(f"kept: {_counts(self.kept)}")
         return lines
 
+    def sentence(self) -> str:
+        """The same in a line, with one bad row for an example."""
+        shown = [line for line in self.lines() if not line.startswith(" ")]
+        return "; ".join(shown) + (f"; {self.examples[0]}" if self.examples else "")
+
     def to_dict(self) -> dict[str, Any]:
         """The report in plain values, for JSON."""
         return {key: dict(value) if isinstance(value, Counter) else value for key, value in vars(self).items()}

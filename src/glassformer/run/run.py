@@ -1,6 +1,6 @@
 """A run in use: text in, text out.
 
-B sentences, S source length
+B sentences, T target length, D model width
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from glassformer.parts import pack, pad, quantise
 from glassformer.recipe import Recipe
 from glassformer.run import folder as files
 from glassformer.text import Tokenizer
-from glassformer.training.devices import resolve
+from glassformer.training import resolve, sequence_loss
 
 Progress = Callable[[int, int], None]  # done, of how many
 
@@ -155,18 +155,24 @@ class Run:
 
     @torch.inference_mode()
     def loss(self, pairs: Sequence[tuple[str, str]], size: int = 64) -> float:
-        """The mean of -log p over all target tokens, ends included, given the right tokens before each."""
-        encoded = [(ids, self.target.encode(target)) for source, target in pairs if (ids := self.encode(source))]
-        encoded.sort(key=lambda pair: len(pair[1]))
+        """The mean of -log p over all target tokens, ends included, given the right tokens before each.
+
+        Targets are cut off where sources are. At most `size` pairs go together, and no more than in training.
+        """
+        most, budget = self.recipe.data.max_tokens, self.recipe.train.batch_tokens
+        encoded = [(self.encode(source), self.target.encode(target)[:most]) for source, target in pairs]
+        left = sorted((pair for pair in encoded if pair[0]), key=lambda pair: max(map(len, pair)))
         total, count = 0.0, 0
-        for first in range(0, len(encoded), size):
-            rows = encoded[first : first + size]
+        while left:
+            fitting = max(1, min(size, budget // (1 + max(map(len, left[-1])))))
+            rows, left = left[-fitting:], left[:-fitting]
+            source, source_keep = self._inputs([ids for ids, _ in rows])
             target, keep = pad([[self.target.start, *ids, self.target.end] for _, ids in rows], self.target.pad)
-            target, keep = target.to(self.device), keep.to(self.device)
-            logits = self.model(*self._teacher([ids for ids, _ in rows], target))
-            chosen = logits.float().log_softmax(dim=-1).gather(2, target[:, 1:, None])[..., 0]  # (B, T)
-            total -= float((chosen * keep[:, 1:]).sum())
-            count += int(keep[:, 1:].sum())
+            target, keep = target.to(self.device), keep[:, 1:].to(self.device)
+            hidden = self.model.hidden(source, target[:, :-1], source_keep)  # (B, T, D)
+            tokens = int(keep.sum())
+            total += float(sequence_loss(hidden, target[:, 1:], keep, tokens, self.model.head))
+            count += tokens
         return total / max(count, 1)
 
     @property
@@ -185,10 +191,6 @@ class Run:
     def _inputs(self, sources: list[list[int]]) -> tuple[Tensor, Tensor]:
         tokens, keep = pad(sources, self.source.pad)
         return tokens.to(self.device), keep.to(self.device)
-
-    def _teacher(self, sources: list[list[int]], target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        tokens, keep = self._inputs(sources)
-        return tokens, target[:, :-1], keep
 
     def _translation(self, found: Hypothesis) -> Translation:
         return Translation(

@@ -18,7 +18,7 @@ from glassformer.errors import DataError, RunError, TrainingError
 from glassformer.evaluation import perplexity, score
 from glassformer.models import EncoderDecoder
 from glassformer.recipe import Recipe
-from glassformer.recipes import anchored
+from glassformer.recipes import anchored, same
 from glassformer.run import folder as files
 from glassformer.run.building import build
 from glassformer.run.run import Run
@@ -88,7 +88,7 @@ def train(
         prepared = prepare(recipe, Path.cwd(), cache_folder())
         pairs = prepared.splits["train"]
         if not len(pairs):
-            raise DataError(f"no pair is left to train on: {'; '.join(prepared.report.lines())}")
+            raise DataError(f"no pair is left to train on: {prepared.report.sentence()}")
         torch.manual_seed(recipe.train.seed)
         model = build(recipe.model, prepared.source_tokenizer.size, prepared.target_tokenizer.size)
         if place.main:
@@ -139,28 +139,35 @@ def _check_out(recipe: Recipe, out: Path, resume: bool) -> None:
     if not (out / files.CONFIG).exists():
         if resume:
             raise RunError(f"{out}: there is nothing to resume; leave out --resume to begin")
+        if (out / files.RECIPE).exists():
+            raise RunError(f"{out} holds a {files.RECIPE} but no run: choose another folder with --out")
         return
     if not resume:
         raise RunError(f"{out} already holds a run: resume it with --resume, or choose another folder with --out")
     before = files.read_run_recipe(out)
     for part in ("source", "data", "tokenizer", "model"):
-        if getattr(before, part) != getattr(recipe, part):
+        if not same(getattr(before, part), getattr(recipe, part)):
             raise RunError(f"{out} was trained with another [{part}]: resume with its own recipe, {out / files.RECIPE}")
+    if before.train.optimiser != recipe.train.optimiser:
+        raise RunError(f"{out} was trained with another train.optimiser, {before.train.optimiser}: resume with it")
 
 
 def _write_setting(recipe: Recipe, out: Path, prepared: Prepared, resume: bool) -> None:
     """Write all of a run but its weights; refuse to resume with other data."""
-    report, path = json.dumps(prepared.report.to_dict(), indent=2) + "\n", out / DATA_REPORT
+    facts, path = {**prepared.report.to_dict(), "checksums": prepared.checksums}, out / DATA_REPORT
     source, target = prepared.source_tokenizer, prepared.target_tokenizer
     try:
         if resume and path.exists():
             tokenizers = [tokenizer.to_json() for tokenizer in files.read_tokenizers(out)]
-            if tokenizers != [source.to_json(), target.to_json()] or path.read_text(encoding="utf-8") != report:
+            before = json.loads(path.read_text(encoding="utf-8"))["checksums"]
+            if tokenizers != [source.to_json(), target.to_json()] or before != prepared.checksums:
                 raise RunError(f"the data has changed since {out} was begun: to resume, it must be the same")
         files.write_setting(out, recipe, source, target)
         for split in files.HELD_OUT:
             files.write_pairs(out, split, prepared.splits[split])
-        files.write_text(path, report)
+        files.write_text(path, json.dumps(facts, indent=2) + "\n")
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise RunError(f"{path} is damaged: {error}") from None
     except OSError as error:
         raise TrainingError(f"{out} cannot be written to: {error.strerror or error}") from None
 
