@@ -107,7 +107,10 @@ def test_the_table_of_rooms_has_no_circle() -> None:
 )
 def test_parts_and_models_need_nothing_but_torch(path: Path) -> None:
     roots = {name.split(".")[0] for name in imports(path.read_text(encoding="utf-8"), package_of(path))}
-    assert roots - set(sys.stdlib_module_names) <= {"torch", "glassformer"}
+    allowed = {"torch", "glassformer"} | (
+        {"triton"} if path.name == "short_kernels.py" else set()
+    )  # part of torch, on GPUs
+    assert roots - set(sys.stdlib_module_names) <= allowed
 
 
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)

@@ -58,3 +58,15 @@ def test_the_defaults_in_the_reference_are_a_recipe() -> None:
 def test_every_file_that_the_readme_links_to_is_there() -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / link).exists(), link
+
+
+FAMILIES = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", FAMILIES, flags=re.DOTALL))
+def test_every_family_runs_as_its_page_shows(block: str) -> None:
+    names: dict[str, object] = {}
+    exec(block, names)  # noqa: S102
+    wanted = re.search(r"logits = .*# \((.*)\)", block)
+    if wanted is not None:
+        assert ", ".join(map(str, names["logits"].shape)) == wanted[1]  # type: ignore[attr-defined]

@@ -1,4 +1,7 @@
-"""BERT and RoBERTa: the encoder alone, trained to guess hidden words, then asked for classes or answers."""
+"""BERT and RoBERTa: the encoder alone, trained to guess hidden words, then asked for classes or answers.
+
+B batch, T length, D model width, V vocabulary, C classes
+"""
 
 from __future__ import annotations
 

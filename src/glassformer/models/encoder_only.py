@@ -1,6 +1,6 @@
 """The encoder alone: it reads a text both ways, or an image, and a head says what it makes of it.
 
-B batch, T length, D model width
+B batch, T length, D model width, V vocabulary, C classes
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""ViT: an image is worth 16 x 16 words. The encoder of a text, fed with patches."""
+"""ViT: an image is worth 16 x 16 words. The encoder of a text, fed with patches.
+
+B batch, N patches, D model width
+"""
 
 from __future__ import annotations
 
