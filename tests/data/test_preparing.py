@@ -210,7 +210,7 @@ def test_a_worker_that_dies_is_reported_and_leaves_nothing(tmp_path: Path, monke
     monkeypatch.setattr("glassformer.data.reading.BLOCK", 32)
     monkeypatch.setattr(preparing, "WORTHWHILE", 10)
     monkeypatch.setattr(tokenising, "__name__", "no_such_module")
-    with pytest.raises(DataError, match="a process that tokenised train ended with code 1"):
+    with pytest.raises(TrainingError, match="a process that tokenised train ended with code 1"):
         prepared(TSV, tmp_path, workers=2)
     assert list((tmp_path / "cache").iterdir()) == []
 

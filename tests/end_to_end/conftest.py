@@ -2,6 +2,7 @@
 
 import io
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from .helpers import Answer, Command
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run a command in this process."""
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which main changes
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
 
     def run(*arguments: str | Path, stdin: bytes = b"") -> Answer:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))

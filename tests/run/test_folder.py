@@ -141,6 +141,16 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no file that is always full")
+def test_a_full_disk_is_told_when_a_measurement_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").symlink_to("/dev/full")
+    with (
+        pytest.raises(TrainingError, match="No space left on device; the checkpoints are intact"),
+        telling(tmp_path, 0, lambda _: None) as tell,
+    ):
+        tell({"step": 1, "loss": 1.0})
+
+
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path

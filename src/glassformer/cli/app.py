@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
@@ -233,6 +234,7 @@ def root(
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; what goes wrong becomes a sentence and an exit code."""
     warnings.showwarning = _warn
+    threading.excepthook = lambda failure: _warn(str(failure.exc_value))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as what is read, whatever the terminal's
     sys.exit(_guarded(lambda: app(arguments, prog_name="glassformer", standalone_mode=False)))

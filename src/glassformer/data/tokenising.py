@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.store import Place, read_texts
-from glassformer.errors import DataError
+from glassformer.errors import TrainingError
 from glassformer.text import Tokenizer
 
 WORTHWHILE = 50_000  # pairs below which no worker is started
@@ -156,7 +157,7 @@ def _in_processes(jobs: list[Job], tick: Callable[[int], None]) -> None:
                 tick(sum(done))
         for job, worker in zip(jobs, workers, strict=True):
             if worker.wait():
-                raise DataError(f"a process that tokenised {job.name} ended with code {worker.returncode}")
+                raise TrainingError(f"a process that tokenised {job.name} ended with code {worker.returncode}")
             job.file("job").unlink()
     finally:
         for worker in workers:
@@ -186,6 +187,7 @@ def _listen(worker: subprocess.Popen[str], number: int, heard: SimpleQueue[tuple
 
 def main(name: str) -> None:
     """Do the job in a file, and write to standard output how far it is."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it hears Ctrl-C too, and ends it
     path = Path(name)
     values = json.loads(path.read_text(encoding="utf-8"))
     job = Job(**values | {"places": [(pairs, size) for pairs, size in values["places"]]})
@@ -196,4 +198,7 @@ def main(name: str) -> None:
         sys.stdout.write(f"{done}\n")
         sys.stdout.flush()
 
-    work(job, source, target, tick)
+    try:
+        work(job, source, target, tick)
+    except OSError as error:
+        sys.exit(f"glassformer: {error.filename or path.parent}: {error.strerror}")

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,48 +22,43 @@ def telling(folder: Path, after: int, listener: Tell) -> Iterator[Tell]:
     """What to hand each measurement to. Those of steps beyond `after`, from where training goes on, are forgotten."""
     with ExitStack() as stack:
         try:
-            _forget(folder / METRICS, after)
-            metrics = stack.enter_context((folder / METRICS).open("a", encoding="utf-8"))
-            log = stack.enter_context((folder / "log.txt").open("a", encoding="utf-8"))
+            _forget(folder, after)
+            metrics = stack.enter_context((folder / METRICS).open("ab", buffering=0))  # nothing is left to write
+            log = stack.enter_context((folder / "log.txt").open("ab", buffering=0))  # when they are closed
+            board = _board(folder / "tensorboard", after, stack)
         except OSError as error:
             raise TrainingError(f"{folder}: cannot be written to: {error.strerror}") from None
-        board = _board(folder / "tensorboard", after, stack)
 
         def tell(record: dict[str, Any]) -> None:
             try:
-                metrics.write(json.dumps({key: _number(value) for key, value in record.items()}) + "\n")
-                metrics.flush()
-                log.write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {_line(record)}\n")
-                log.flush()
+                metrics.write((json.dumps({key: _number(value) for key, value in record.items()}) + "\n").encode())
+                log.write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {_line(record)}\n".encode())
+                board(record)
             except OSError as error:
                 raise TrainingError(
                     f"{folder}: cannot be written to: {error.strerror}; the checkpoints are intact"
                 ) from None
-            board(record)
             listener(record)
 
         yield tell
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """All measurements of a run, in their order."""
-    path = folder / METRICS
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
-def _forget(path: Path, after: int) -> None:
-    """Drop the measurements that will be made again, and a line that was cut off."""
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    """All measurements of a run, in their order, but for a line that was cut off."""
+    path, records = folder / METRICS, []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []:
         try:
-            record = json.loads(line)
-        except ValueError:
+            records.append({"step": 0, **json.loads(line)})
+        except (ValueError, TypeError):
             continue
-        if record["step"] <= after:
-            kept.append(line + "\n")
-    write_text(path, "".join(kept))
+    return records
+
+
+def _forget(folder: Path, after: int) -> None:
+    """Drop the measurements that will be made again, and a line that was cut off."""
+    if (folder / METRICS).exists():
+        kept = [record for record in read_metrics(folder) if record["step"] <= after]
+        write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in kept))
 
 
 def _board(folder: Path, after: int, stack: ExitStack) -> Tell:
@@ -73,7 +68,12 @@ def _board(folder: Path, after: int, stack: ExitStack) -> Tell:
     from torch.utils.tensorboard import SummaryWriter
 
     writer = SummaryWriter(str(folder), purge_step=after + 1)
-    stack.callback(writer.close)
+
+    def close() -> None:
+        with suppress(OSError):  # of a full disk, which was told of when it was found
+            writer.close()
+
+    stack.callback(close)
 
     def tell(record: dict[str, Any]) -> None:
         for name, value in record.items():
