@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from glassformer.decoding.limits import Limits, Prefix, Scorer
-from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of, first_tokens
+from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of, first_tokens, parts_of
 from glassformer.errors import ConfigurationError, InputError
 
 
@@ -141,7 +141,7 @@ def beam_search(
     if not 1 <= best <= width:
         raise ConfigurationError(f"the number of outputs must be from 1 to the beam width ({width}), not {best}")
     source = first_of(inputs)
-    with evaluating(model):
+    with evaluating(parts_of(model)):
         state = model.start(*inputs)
         answers = [Answers(best, limits, length_penalty) for _ in source]
         score = Scorer(limits, prefix, len(answers))

@@ -69,14 +69,19 @@ def first_tokens(state: Any, start: int | None, sentences: int, device: torch.de
     return torch.full((sentences, 1), start, device=device)
 
 
+def parts_of(model: Any) -> list[nn.Module]:
+    """All parts of a model; none where it is not made of them."""
+    return list(model.modules()) if isinstance(model, nn.Module) else []
+
+
 @contextmanager
-def evaluating(model: Any) -> Iterator[None]:
+def evaluating(parts: list[nn.Module]) -> Iterator[None]:
     """Dropout off while decoding; the parts that were in training go back to it afterwards."""
-    parts = [part for part in model.modules() if part.training] if isinstance(model, nn.Module) else []
-    for part in parts:
+    learning = [part for part in parts if part.training]
+    for part in learning:
         part.training = False
     try:
         yield
     finally:
-        for part in parts:
+        for part in learning:
             part.training = True

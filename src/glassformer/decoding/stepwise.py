@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glassformer.decoding.limits import Limits, Prefix, Scorer
-from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of, first_tokens
+from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of, first_tokens, parts_of
 from glassformer.decoding.sampling import Sampler
 from glassformer.errors import InputError
 
@@ -43,14 +43,14 @@ def stream(
 
     `choose` is `most_likely` or a `Sampler`. A sentence that reaches its end leaves the batch.
     """
-    source = first_of(inputs)
-    with evaluating(model):
+    source, parts = first_of(inputs), parts_of(model)
+    with evaluating(parts):
         state = model.start(*inputs)
     sentences = list(range(len(source)))
     score = Scorer(limits, prefix, len(sentences))
     tokens = first_tokens(state, limits.start, len(sentences), source.device)
     for length in range(limits.max_length):
-        with evaluating(model):
+        with evaluating(parts):
             logits, state = model.step(state, tokens)
         scores = score(logits, length, sentences)[:, 0]  # (B, V)
         chosen = choose(scores, sentences)  # (B)
