@@ -36,7 +36,7 @@ def model(family: str) -> Any:
     if family == "gpt2":
         made = gpt2(VOCABULARY, width=320, heads=5, layers=8, length=512, tie_output=True)
     else:
-        made = llama(VOCABULARY, width=320, heads=5, layers=8, hidden=896, tie_output=True)  # type: ignore[assignment]
+        made = llama(VOCABULARY, width=320, heads=5, layers=8, hidden=896, tie_output=True)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
