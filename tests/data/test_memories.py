@@ -58,6 +58,20 @@ def test_catalogues(tmp_path: Path) -> None:
         pairs_of({"kind": "po", "train": "de.po.gz"}, tmp_path, strict=True)
 
 
+def test_a_damaged_catalogue_gives_no_pair_that_is_none(tmp_path: Path) -> None:
+    lines = ['msgid "a"', 'msgstr "b"', 'msgid "not ended', 'msgstr "x"', "", 'msgid "c"', 'msgstr "d"', 'msgstr "e"']
+    lines += ["", 'msgid "f"', 'msgstr "g"', '"\xe9"', "", 'msgid "h"', 'msgstr "i"']
+    (tmp_path / "de.po").write_bytes("\n".join(lines).encode("latin-1"))
+    found, report = pairs_of({"kind": "po", "train": "de.po"}, tmp_path)
+    assert found == [("a", "b"), ("h", "i")]
+    assert report.examples == [
+        "de.po:3: is neither a message nor a comment",
+        "de.po:4: translates no message",
+        "de.po:8: translates no message",
+        "de.po:12: byte 2 (0xe9) is not UTF-8",
+    ]
+
+
 MEMORY = """<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd">
 <tmx version="1.4"><header/><body>

@@ -130,6 +130,7 @@ def test_two_processes_train_one_run(tmp_path: Path, command: Command) -> None:
     assert answer.code == 0, answer.err
     assert answer.out.count("The run is in") == 1  # one of them talks
     assert answer.err.count("rows read") == 1
+    assert "deprecated" not in answer.err
     assert [each["step"] for each in read_metrics(tmp_path / "run") if "loss" in each] == [1, 2, 3, 4, 5, 6]
     assert command("translate", "--run", tmp_path / "run", stdin=b"a b\n").code == 0
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["processors"] == os.cpu_count()

@@ -1,5 +1,6 @@
 """Using a run: translate, evaluate, and what describes data and recipes."""
 
+import copy
 import json
 import re
 import shutil
@@ -94,6 +95,9 @@ def test_eight_bits_translate_and_score_as_well(
     exact, close = (trained.search(["a b c d"], int8=int8)[0][0] for int8 in (False, True))
     assert exact.text == close.text
     assert exact.score != close.score  # it was another model
+    elsewhere = Run(trained.recipe, copy.deepcopy(trained.model).to("meta"), trained.source, trained.target)
+    with pytest.raises(gf.ConfigurationError, match=r"8-bit parts need a CPU .* not meta"):
+        elsewhere.translate(["a"], int8=True)
 
 
 def test_a_run_that_was_moved_is_as_good(trained: Run, command: Command, tmp_path: Path) -> None:

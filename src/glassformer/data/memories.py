@@ -23,19 +23,24 @@ def catalogue_rows(path: Path, name: str, report: Report, strict: bool) -> Itera
     key, start, fuzzy = "", 0, False
     for number, line in enumerate(_with_end(path), 1):
         place = f"{name}:{number}"
-        text = decoded(line, place, report, strict)
-        text = "" if text is None else text.strip()
+        read = decoded(line, place, report, strict)
+        if read is None:  # half a message would be worse than none
+            entry, fuzzy = {}, False
+            continue
+        text = read.strip()
         found = KEYWORD.match(text)
-        begins = (
-            not text or text.startswith("#") or bool(found and found[1] in ("msgctxt", "msgid") and "msgid" in entry)
-        )
-        if begins and entry:
+        goes_on = text.startswith('"') and text.endswith('"') and len(text) > 1 and bool(entry)
+        ends = found[1] in ("msgctxt", "msgid") and "msgid" in entry if found else not goes_on
+        if ends and entry:
             yield from _messages(entry, fuzzy, f"{name}:{start}", report)
             entry, fuzzy = {}, False
-        if found:
+        if found and found[1].startswith("msgstr") and ("msgid" not in entry or found[1] in entry):
+            report.add_bad("not gettext", place, "translates no message", strict)
+            entry = {}
+        elif found:
             key, start = found[1], start if entry else number
             entry[key] = _unescaped(found[2])
-        elif text.startswith('"') and text.endswith('"') and len(text) > 1 and entry:
+        elif goes_on:
             entry[key] += _unescaped(text[1:-1])
         elif text.startswith("#,"):
             fuzzy = "fuzzy" in text

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypeVar
+from inspect import signature
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -55,7 +56,9 @@ class Distribution:
             for tensor in [*module.parameters(), *module.buffers()]:
                 dist.broadcast(tensor, 0)
         if self.strategy == "ddp":
-            return DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
+            new = "forward_sync_buffers" in signature(DistributedDataParallel).parameters  # and the old name deprecated
+            still: dict[str, Any] = {"forward_sync_buffers" if new else "broadcast_buffers": False}
+            return DistributedDataParallel(module, gradient_as_bucket_view=True, **still)
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
