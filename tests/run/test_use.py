@@ -1,11 +1,12 @@
 """A run in use: texts in, texts out, in order, whatever the batches."""
 
 import random
+from typing import Any
 
 import pytest
 import torch
 
-from glassformer.errors import InputError
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.recipe import Tokenizer as Section
 from glassformer.run import Run
 from glassformer.run.building import build
@@ -111,3 +112,16 @@ def _attentions(run: Run) -> list[torch.nn.Module]:
 
 def test_the_model_of_a_run_has_no_dropout_left(trained: Run) -> None:
     assert not any(part.training for part in trained.model.modules())
+
+
+@pytest.mark.parametrize("text", [5, None, b"a", "\ud800"])
+def test_what_is_no_text_is_refused(trained: Run, text: Any) -> None:
+    with pytest.raises(InputError, match="is no text"):
+        trained.translate(["a", text])
+    with pytest.raises(InputError, match="is no text"):
+        next(trained.stream(text))
+
+
+def test_no_sentences_together_are_refused(trained: Run) -> None:
+    with pytest.raises(ConfigurationError, match="at least 1, not 0"):
+        trained.search(["a"], batch=0)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from glassformer.decoding import Hypothesis, Limits, Sampler, beam_search, greedy, most_likely, stream
-from glassformer.errors import InputError
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.evaluation import Scores, perplexity, score
 from glassformer.models import EncoderDecoder
 from glassformer.parts import pack, pad, quantise
@@ -106,6 +106,8 @@ class Run:
         decode = self.recipe.decode
         beam = decode.beam if beam is None else beam
         size = decode.batch if batch is None else batch
+        if size < 1:
+            raise ConfigurationError(f"the sentences decoded together must be at least 1, not {size}")
         model = quantise(self.model) if int8 else pack(self.model)
         tokens = [self.encode(text) for text in texts]
         answers: list[list[Translation]] = [[Translation("", 0.0, [])] for _ in texts]
@@ -186,6 +188,10 @@ class Run:
         """A source text as tokens, normalised as in training, cut off at the recipe's longest."""
         from glassformer.data import normalise
 
+        try:
+            text.encode()
+        except (AttributeError, UnicodeEncodeError):
+            raise InputError(f"{text!r} is no text") from None
         return self.source.encode(normalise(text, self.recipe.data))[: self.recipe.data.max_tokens]
 
     def _inputs(self, sources: list[list[int]]) -> tuple[Tensor, Tensor]:
