@@ -124,6 +124,91 @@ def translate(
 
 
 @app.command()
+def generate(
+    run: RunFolder,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PROMPT]...", help="texts to go on with; none: lines of standard input"),
+    ] = None,
+    length: Annotated[int, typer.Option(metavar="N", min=1, help="tokens to write at most")] = 100,
+    temperature: Annotated[
+        float, typer.Option(metavar="X", min=0.0, help="0: the likeliest words; 1: drawn as the model likes them")
+    ] = 0.0,
+    top_k: Annotated[int | None, typer.Option(metavar="N", min=1, help="draw from the N likeliest tokens only")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(metavar="X", help="draw from the likeliest, X of the probability")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="another seed, another text")] = 0,
+    stream: Annotated[bool, typer.Option("--stream", metavar="", help="show each word as it is written")] = False,
+    device: Device = "auto",
+) -> None:
+    """Let a language model go on with a text.
+
+    - `glassformer generate --run runs/stories "Once upon a time" --length 200 --stream`
+    - `glassformer generate --run runs/stories "The dog" --temperature 0.8 --top-p 0.9 --seed 7`
+    """
+    from glassformer.cli.showing import read_lines
+    from glassformer.decoding import Sampler
+    from glassformer.run import Run
+
+    if not temperature and (top_k or top_p):
+        raise ConfigurationError("--top-k and --top-p draw at random: give a --temperature as well, such as 0.8")
+    loaded, texts = Run.load(run, device), list(prompts or read_lines("-"))
+    sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed) if temperature else None
+    if not stream:
+        for answer in loaded.generate(texts, length, sampler):
+            sys.stdout.write(answer.text + "\n")
+        return
+    for text in texts:
+        for piece in loaded.stream(text, sampler, length):
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+        sys.stdout.write("\n")
+
+
+@app.command("import")
+def import_(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="a folder in Hugging Face's layout, or a hub name")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="the run folder to make")],
+) -> None:
+    """Make a run folder of a checkpoint from elsewhere.
+
+    - `glassformer import Helsinki-NLP/opus-mt-en-de runs/en-de`
+    - `glassformer import ../stories-15m runs/stories`
+    """
+    from glassformer.models import DecoderOnly
+    from glassformer.run.importing import import_checkpoint
+
+    model = import_checkpoint(source, folder)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    use = 'generate "Once upon a time"' if isinstance(model, DecoderOnly) else "translate"
+    command, *rest = use.split(" ", 1)
+    sys.stdout.write(f"{folder}: {type(model).__name__} with {size:,} parameters\n")
+    sys.stdout.write(" ".join(["next: glassformer", command, "--run", str(folder), *rest]) + "\n")
+
+
+@app.command()
+def export(
+    run: RunFolder,
+    folder: Annotated[Path, typer.Argument(metavar="OUT", help="the folder to write")],
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="huggingface")] = "huggingface",
+) -> None:
+    """Write a run's model in another format.
+
+    - `glassformer export --run runs/stories --to huggingface stories-hf`
+    """
+    from glassformer.pretrained import save
+    from glassformer.run import Run
+
+    if to != "huggingface":
+        raise ConfigurationError(f'"{to}" is no format to export to: expected huggingface')
+    loaded = Run.load(run, "cpu")
+    save(loaded.model, folder)
+    loaded.target.save(folder / "tokenizer.json")
+    sys.stdout.write(f"{folder}: transformers opens it with AutoModel and AutoTokenizer\n")
+
+
+@app.command()
 def evaluate(
     run: RunFolder,
     data: Annotated[

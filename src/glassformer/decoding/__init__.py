@@ -4,7 +4,7 @@ from glassformer.decoding.beam import beam_search
 from glassformer.decoding.limits import Limits
 from glassformer.decoding.protocol import Generator, Hypothesis, State
 from glassformer.decoding.sampling import Sampler
-from glassformer.decoding.stepwise import Written, greedy, most_likely, sample, stream
+from glassformer.decoding.stepwise import Written, collect, greedy, most_likely, sample, stream
 from glassformer.decoding.tree import BeamTree, BeamTrees, Fate, Node
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "State",
     "Written",
     "beam_search",
+    "collect",
     "greedy",
     "most_likely",
     "sample",

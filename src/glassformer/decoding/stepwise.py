@@ -71,7 +71,7 @@ def stream(
 
 def greedy(model: Generator, *inputs: Any, limits: Limits, prefix: Prefix | None = None) -> list[Hypothesis]:
     """The most likely token at each step: one output a sentence."""
-    return _collect(stream(model, *inputs, limits=limits, prefix=prefix), len(first_of(inputs)), limits.end)
+    return collect(stream(model, *inputs, limits=limits, prefix=prefix), len(first_of(inputs)), limits.end)
 
 
 def sample(
@@ -92,10 +92,10 @@ def sample(
     """
     choose = Sampler(temperature, top_k, top_p, min_p, seed)
     events = stream(model, *inputs, limits=limits, choose=choose, prefix=prefix)
-    return _collect(events, len(first_of(inputs)), limits.end)
+    return collect(events, len(first_of(inputs)), limits.end)
 
 
-def _collect(events: Iterable[Written], sentences: int, end: int) -> list[Hypothesis]:
+def collect(events: Iterable[Written], sentences: int, end: int) -> list[Hypothesis]:
     """The stream's events, as one hypothesis a sentence."""
     tokens: list[list[int]] = [[] for _ in range(sentences)]
     scores: list[list[float]] = [[] for _ in range(sentences)]

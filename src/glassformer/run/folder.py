@@ -26,6 +26,7 @@ import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from glassformer.data import TokenPairs
 from glassformer.errors import RunError, TrainingError
@@ -77,7 +78,7 @@ def write_setting(folder: Path, recipe: Recipe, source: Tokenizer, target: Token
     write_text(folder / "environment.json", json.dumps(environment(), indent=2) + "\n")
 
 
-def write_weights(folder: Path, model: EncoderDecoder) -> None:
+def write_weights(folder: Path, model: nn.Module) -> None:
     """Write the weights to use, at once."""
     try:
         with replacing(folder / WEIGHTS) as new:

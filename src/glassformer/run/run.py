@@ -6,19 +6,22 @@ B sentences, T target length, D model width
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from glassformer.decoding import Hypothesis, Limits, Sampler, beam_search, greedy, most_likely, stream
+from glassformer.decoding import Hypothesis, Limits, Sampler, beam_search, collect, greedy, most_likely, stream
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.evaluation import Scores, perplexity, score
-from glassformer.models import EncoderDecoder
+from glassformer.models import DecoderOnly, EncoderDecoder
 from glassformer.parts import pack, pad, quantise
-from glassformer.recipe import Recipe
+from glassformer.pretrained import load as load_checkpoint
+from glassformer.pretrained.files import read_config as read_checkpoint_config
+from glassformer.recipe import Data, Decode, Recipe, Train
 from glassformer.run import folder as files
+from glassformer.run.importing import IMPORT, Habits, read_habits, read_tokenizers
 from glassformer.text import Tokenizer
 from glassformer.training import resolve, sequence_loss
 
@@ -55,17 +58,37 @@ class Run:
     """A trained model with everything needed to use it: `run.translate(["5 May 2031"], beam=5)`."""
 
     def __init__(
-        self, recipe: Recipe, model: EncoderDecoder, source: Tokenizer, target: Tokenizer, path: Path | None = None
+        self,
+        recipe: Recipe,
+        model: EncoderDecoder | DecoderOnly,
+        source: Tokenizer,
+        target: Tokenizer,
+        path: Path | None = None,
+        habits: Habits | None = None,
     ) -> None:
         self.recipe, self.model, self.source, self.target, self.path = recipe, model, source, target, path
+        self.habits = habits  # of a checkpoint from elsewhere: its special tokens
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto") -> Run:
         """The run in a folder."""
         path = Path(path)
+        if (path / IMPORT).is_file():
+            return cls._imported(path, device)
         files.read_config(path)
         recipe, (source, target) = files.read_run_recipe(path), files.read_tokenizers(path)
         return cls(recipe, files.read_model(path).to(resolve(device)), source, target, path)
+
+    @classmethod
+    def _imported(cls, path: Path, device: str) -> Run:
+        """The checkpoint from elsewhere in a folder. Texts are read as they are: its tokenizer knows what it wants."""
+        model = load_checkpoint(path).to(resolve(device))
+        if not isinstance(model, EncoderDecoder | DecoderOnly):
+            raise InputError(f"{path} reads, but does not write: use it from Python, with glassformer.pretrained.load")
+        source, target = read_tokenizers(path, read_checkpoint_config(path))
+        data, decode = Data(normalise="none", strip=False), Decode(beam=1)
+        recipe = Recipe.model_construct(source=None, data=data, decode=decode, train=Train())  # type: ignore[arg-type]
+        return cls(recipe, model, source, target, path, read_habits(path))
 
     def pairs(self, split: str = "test") -> list[tuple[str, str]]:
         """The pairs that were kept out of its training: "valid" or "test"."""
@@ -103,6 +126,7 @@ class Run:
         """
         if isinstance(texts, str):
             raise InputError("translate takes a list of texts: put the text into brackets")
+        self._translator()
         decode = self.recipe.decode
         beam = decode.beam if beam is None else beam
         size = decode.batch if batch is None else batch
@@ -126,15 +150,38 @@ class Run:
                 progress(min(first + size, len(order)), len(order))
         return answers
 
-    def stream(self, text: str, sampler: Sampler | None = None) -> Iterator[str]:
-        """The output for one text, piece by piece as it is written."""
+    def generate(
+        self, prompts: Sequence[str], length: int | None = None, sampler: Sampler | None = None, beam: int = 1
+    ) -> list[Translation]:
+        """Each prompt and what follows it, by a language model: the likeliest words, or what a `sampler` draws."""
+        if isinstance(prompts, str):
+            raise InputError("generate takes a list of prompts: put the prompt into brackets")
+        if not isinstance(self.model, DecoderOnly):
+            raise InputError("this run translates: it does not go on with a prompt; use translate")
+        model, answers = pack(self.model), []
+        for first in range(0, len(prompts), self.recipe.decode.batch):
+            tokens = [self.encode(prompt) for prompt in prompts[first : first + self.recipe.decode.batch]]
+            inputs = self._inputs([ids or [self.source.start] for ids in tokens])
+            limits = self._room(inputs[0].shape[1], length)
+            if sampler is not None:
+                found = collect(stream(model, *inputs, limits=limits, choose=sampler), len(tokens), limits.end)
+            elif beam > 1:
+                found = [best for best, *_ in beam_search(model, *inputs, limits=limits, width=beam)]
+            else:
+                found = greedy(model, *inputs, limits=limits)
+            answers += [self._translation(each, ids) for each, ids in zip(found, tokens, strict=True)]
+        return answers
+
+    def stream(self, text: str, sampler: Sampler | None = None, length: int | None = None) -> Iterator[str]:
+        """The output for one text, piece by piece as it is written; a language model begins with the text itself."""
         ids = self.encode(text)
         if not ids:
             return
         choose = most_likely if sampler is None else sampler
-        written: list[int] = []
+        limits = self._room(len(ids), length)
+        written = list(ids) if isinstance(self.model, DecoderOnly) else []
         shown = whole = ""
-        for event in stream(self.model, *self._inputs([ids]), limits=self.limits, choose=choose):
+        for event in stream(self.model, *self._inputs([ids]), limits=limits, choose=choose):
             written.append(event.token)
             whole = self.target.decode(written)
             if whole != shown and not whole.endswith("\ufffd"):  # a letter of which only some bytes are there yet
@@ -161,6 +208,7 @@ class Run:
 
         Targets are cut off where sources are. At most `size` pairs go together, and no more than in training.
         """
+        model = self._translator()
         most, budget = self.recipe.data.max_tokens, self.recipe.train.batch_tokens
         encoded = [(self.encode(source), self.target.encode(target)[:most]) for source, target in pairs]
         left = sorted((pair for pair in encoded if pair[0]), key=lambda pair: max(map(len, pair)))
@@ -171,15 +219,17 @@ class Run:
             source, source_keep = self._inputs([ids for ids, _ in rows])
             target, keep = pad([[self.target.start, *ids, self.target.end] for _, ids in rows], self.target.pad)
             target, keep = target.to(self.device), keep[:, 1:].to(self.device)
-            hidden = self.model.hidden(source, target[:, :-1], source_keep)  # (B, T, D)
+            hidden = model.hidden(source, target[:, :-1], source_keep)  # (B, T, D)
             tokens = int(keep.sum())
-            total += float(sequence_loss(hidden, target[:, 1:], keep, tokens, self.model.head))
+            total += float(sequence_loss(hidden, target[:, 1:], keep, tokens, model.head))
             count += tokens
         return total / max(count, 1)
 
     @property
     def limits(self) -> Limits:
         """What outputs may look like."""
+        if self.habits is not None:
+            return Limits(self.habits.start, self.habits.end, max_length=self.recipe.decode.max_length)
         never = sorted({self.target.pad, self.target.start, self.target.unknown} - {self.target.end})
         length = self.recipe.decode.max_length
         return Limits(self.target.start, self.target.end, max_length=length, suppress=never)
@@ -192,15 +242,32 @@ class Run:
             text.encode()
         except (AttributeError, UnicodeEncodeError):
             raise InputError(f"{text!r} is no text") from None
+        if self.habits is not None:
+            return self.source.framed(text)
         return self.source.encode(normalise(text, self.recipe.data))[: self.recipe.data.max_tokens]
 
     def _inputs(self, sources: list[list[int]]) -> tuple[Tensor, Tensor]:
-        tokens, keep = pad(sources, self.source.pad)
+        tokens, keep = pad(sources, self.source.pad if self.habits is None else self.habits.pad)
         return tokens.to(self.device), keep.to(self.device)
 
-    def _translation(self, found: Hypothesis) -> Translation:
+    def _room(self, prompt: int, length: int | None) -> Limits:
+        """The limits of an output of some length; after a prompt it ends where the model's positions end."""
+        length = self.limits.max_length if length is None else length
+        last = getattr(self.model.decoder.embedding.positions, "length", None)
+        if last is not None and isinstance(self.model, DecoderOnly):
+            if prompt >= last:
+                raise InputError(f"a prompt of {prompt} tokens leaves no room: the model reads {last} in all")
+            length = min(length, last - prompt)
+        return replace(self.limits, max_length=length)
+
+    def _translator(self) -> EncoderDecoder:
+        if not isinstance(self.model, EncoderDecoder):
+            raise InputError("this run is a language model: it does not translate; use generate")
+        return self.model
+
+    def _translation(self, found: Hypothesis, prompt: Sequence[int] = ()) -> Translation:
         return Translation(
-            self.target.decode(found.tokens),
+            self.target.decode([*prompt, *found.tokens]),
             found.score,
             self.target.tokens(found.tokens),
             found.tokens,

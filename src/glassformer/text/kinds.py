@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Engine
 
 from glassformer.errors import ConfigurationError
@@ -104,3 +104,15 @@ def train(texts: Iterable[str], section: Section) -> Engine:
             f"tokenizer.vocabulary is {section.vocabulary}, but {section.kind} needs at least {least}"
         )
     return KINDS[section.kind](texts, section)
+
+
+def of_letters(letters: str) -> Engine:
+    """One token a letter, with the id of its place; the first four places are those of the special tokens."""
+    vocabulary = {name: place for place, name in enumerate([*SPECIAL, *letters[len(SPECIAL) :]])}
+    engine = Engine(models.WordLevel(vocab=vocabulary, unk_token=UNKNOWN))
+    engine.pre_tokenizer = pre_tokenizers.Split(CHARACTER, "isolated")
+    engine.decoder = decoders.Fuse()
+    engine.add_special_tokens(SPECIAL)
+    around = [(START, vocabulary[START]), (END, vocabulary[END])]
+    engine.post_processor = processors.TemplateProcessing(single=f"{START} $A {END}", special_tokens=around)
+    return engine

@@ -32,15 +32,17 @@ class Tokenizer:
     """Text to token ids and back.
 
     `pad`, `start`, `end` and `unknown` are the ids of the special tokens, `size` is the number of ids. Encoding adds no
-    special tokens, and text that spells one is only text.
+    special tokens, and text that spells one is only text. Special tokens that are missing are added, unless the ids are
+    not ours to give (`complete=False`): then a missing one has the id 0.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, complete: bool = True) -> None:
         engine.no_truncation()
         engine.no_padding()
         vocabulary = engine.get_vocab(with_added_tokens=True)
         named = {role: next((n for n in names if n in vocabulary), names[0]) for role, names in NAMES.items()}
-        engine.add_special_tokens(list(named.values()))
+        if complete:
+            engine.add_special_tokens(list(named.values()))
         engine.encode_special_tokens = True  # "<end>" in a text is five letters
         self._engine = engine
         ids = {role: engine.token_to_id(name) for role, name in named.items()}
@@ -56,16 +58,16 @@ class Tokenizer:
         return cls(kinds.train(texts, section))
 
     @classmethod
-    def load(cls, path: Path) -> Tokenizer:
+    def load(cls, path: Path, complete: bool = True) -> Tokenizer:
         """The tokenizer in a `tokenizer.json`, ours or anybody's, or in a SentencePiece model."""
         try:
             data = path.read_bytes()
         except OSError as error:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from None
         if not data.lstrip().startswith(b"{"):
-            return cls(sentencepiece.read(data, str(path)))
+            return cls(sentencepiece.read(data, str(path)), complete)
         try:
-            return cls(Engine.from_str(data.decode("utf-8")))
+            return cls(Engine.from_str(data.decode("utf-8")), complete)
         except Exception as error:  # the library raises nothing narrower
             raise InputError(f"{path}: is not a tokenizer.json that can be read: {error}") from None
 
@@ -93,6 +95,15 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of a text."""
         return list(self._engine.encode(text, add_special_tokens=False).ids)
+
+    def framed(self, text: str) -> list[int]:
+        """The ids of a text with the special tokens around it that the tokenizer's own file asks for."""
+        return list(self._engine.encode(text, add_special_tokens=True).ids)
+
+    @classmethod
+    def of_letters(cls, letters: str) -> Tokenizer:
+        """One token a letter, whose place in `letters` is its id; the first four are pad, start, end and unknown."""
+        return cls(kinds.of_letters(letters), complete=False)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """The ids of each text."""

@@ -1,0 +1,116 @@
+"""Checkpoints from elsewhere, used from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import glassformer.pretrained as pretrained
+from glassformer.models import bert, gpt2, marian
+from glassformer.recipe import Tokenizer as Section
+from glassformer.text import Tokenizer
+
+from .helpers import Command
+
+WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
+TEXTS = ["the dog saw the cat", "a cat sat on the mat", "the moon was big and bright"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(TEXTS * 20, Section(kind="bpe", vocabulary=300))
+
+
+@pytest.fixture(scope="module")
+def language_model(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("gpt2")
+    pretrained.save(gpt2(tokenizer.size, width=16, heads=2, layers=1, length=40), folder)
+    tokenizer.save(folder / "tokenizer.json")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": tokenizer.end}))
+    return folder
+
+
+def test_a_language_model_is_imported_generates_and_is_exported(
+    command: Command, language_model: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    answer = command("import", language_model, run)
+    assert answer.code == 0
+    assert "next: glassformer generate --run" in answer.out
+    first = command("generate", "--run", run, "the dog", "a cat", "--length", "8")
+    assert first.code == 0
+    assert [line.startswith(begin) for line, begin in zip(first.out.splitlines(), ("the dog", "a cat"), strict=True)]
+    assert command("generate", "--run", run, "--length", "8", stdin=b"the dog\na cat\n").out == first.out
+    assert (
+        command("generate", "--run", run, "the dog", "--length", "8", "--stream").out
+        == first.out.splitlines()[0] + "\n"
+    )
+    drawn = [command("generate", "--run", run, "the dog", "--temperature", "1", "--seed", seed).out for seed in "112"]
+    assert drawn[0] == drawn[1] != drawn[2]
+    out = tmp_path / "out"
+    assert command("export", "--run", run, out).code == 0
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(out).eval()
+    tokens = torch.tensor([Tokenizer.load(out / "tokenizer.json", complete=False).encode("the dog")])
+    with torch.inference_mode():
+        torch.testing.assert_close(pretrained.load(run)(tokens), theirs(tokens).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_translator_is_imported_and_translates(command: Command, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    folder, run = tmp_path / "marian", tmp_path / "run"
+    pretrained.save(marian(tokenizer.size, width=16, heads=2, layers=1, hidden=16), folder)
+    tokenizer.save(folder / "tokenizer.json")
+    assert command("import", folder, run).code == 0
+    answer = command("translate", "--run", run, "--beam", "3", stdin=b"the dog\n\na cat\n")
+    assert answer.code == 0
+    assert len(answer.out.splitlines()) == 3
+    wrong = command("generate", "--run", run, "the dog")
+    assert wrong.code == 2
+    assert "this run translates" in wrong.err
+
+
+def test_what_cannot_be_imported_or_used_is_a_sentence(
+    command: Command, language_model: Path, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    command("import", language_model, run)
+    for arguments, sentence in (
+        (("import", language_model, run), "already exists and is not empty"),
+        (("import", tmp_path / "nowhere", tmp_path / "x"), "there is no such folder"),
+        (("translate", "--run", run), "is a language model"),
+        (("generate", "--run", run, "the dog", "--top-p", "0.9"), "give a --temperature as well"),
+        (("generate", "--run", run, "the dog " * 40), "leaves no room: the model reads 40 in all"),
+        (("export", "--run", run, "--to", "tensorflow", tmp_path / "y"), "is no format to export to"),
+    ):
+        answer = command(*arguments, stdin=b"the dog\n")
+        assert answer.code == 2, arguments
+        assert sentence in answer.err
+        assert "Traceback" not in answer.err
+    (tmp_path / "bare").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "bare" / name).write_bytes((language_model / name).read_bytes())
+    assert "brings no tokenizer.json along" in command("import", tmp_path / "bare", tmp_path / "z").err
+    Tokenizer.train(TEXTS * 20, Section(kind="bpe", vocabulary=310)).save(tmp_path / "bare" / "tokenizer.json")
+    small = tmp_path / "small"
+    pretrained.save(gpt2(tokenizer.size - 5, width=16, heads=2, layers=1, length=40), small)
+    tokenizer.save(small / "tokenizer.json")
+    assert "they do not belong together" in command("import", small, tmp_path / "w").err
+    pretrained.save(bert(50, width=16, heads=2, layers=1, hidden=16, length=10), tmp_path / "bert")
+    assert "reads, but does not write" in command("import", tmp_path / "bert", tmp_path / "v").err
+
+
+@pytest.mark.skipif(not WEIGHTS.is_dir(), reason="no real checkpoints beside this checkout, under ../shared/weights")
+def test_real_checkpoints_tell_a_story_and_spell_words_aloud(command: Command, tmp_path: Path) -> None:
+    stories, sounds = tmp_path / "stories", tmp_path / "sounds"
+    command("import", WEIGHTS / "tinystories-llama-260k", stories)
+    told = command("generate", "--run", stories, "Once upon a time, there was a little girl named", "--length", "10")
+    assert told.out.startswith("Once upon a time, there was a little girl named Lily. She loved to play")
+    command("import", WEIGHTS / "misaki-bart-g2p-us", sounds)
+    spoken = command("translate", "--run", sounds, stdin=b"hello\ntransformer\nKubernetes\n")
+    assert spoken.out.splitlines() == ["hˈɛlO", "tɹænsfˈɔɹməɹ", "kˌubəɹnˈits"]
