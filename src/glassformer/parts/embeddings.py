@@ -59,7 +59,6 @@ class Embedding(nn.Module):
             raise InputError("this model knows no segments: it has no table for them")
         return self.dropout(self.norm(self.positions(x, place)))  # type: ignore[no-any-return]
 
-
     def _segment(self, tokens: Tensor, segments: Tensor | None) -> Tensor:
         """The vectors of the segments (B, T, D); without any, all tokens are from the first."""
         table = self.segments
