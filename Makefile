@@ -34,6 +34,7 @@ format: $(READY)
 bench: $(READY)
 	$(RUN) benchmarks/decode.py
 	$(RUN) benchmarks/train.py
+	$(RUN) benchmarks/generate.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

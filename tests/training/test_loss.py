@@ -1,5 +1,6 @@
 """The chunked loss is PyTorch's cross entropy, in value and gradients, and never holds all logits."""
 
+import copy
 from collections.abc import Sequence
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from glassformer.models import transformer
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
+from glassformer.parts.norms import BatchNorm, PaddingAware
 from glassformer.training import loss
 from glassformer.training.loss import Objective, sequence_loss, smoothed
 
@@ -146,3 +148,20 @@ def test_compiled_it_is_the_same_and_few_shapes_are_compiled_for(whole: bool, mo
     if whole:  # the model itself, which validates, stays as it was
         nets[1](torch.ones(1, 30, dtype=torch.long), torch.ones(1, 1, dtype=torch.long))
         assert counter.frame_count == before
+
+
+def test_a_batch_norm_that_is_aware_of_padding_learns_from_real_tokens_only() -> None:
+    losses = {}
+    for name, norm in (("aware", lambda width: PaddingAware(BatchNorm(width))), ("naive", BatchNorm)):
+        torch.manual_seed(0)
+        net = transformer(VOCABULARY, width=WIDTH, heads=2, layers=1, hidden=16, dropout=0.0, norm=norm)
+        source, keep = torch.tensor([[3, 4, 5], [6, 7, 0]]), torch.tensor([[True] * 3, [True, True, False]])
+        target, right = torch.tensor([[1, 3, 4], [1, 5, 0]]), torch.tensor([[3, 4, 2], [5, 2, 0]])
+        real = torch.tensor([[True] * 3, [True, True, False]])
+        wider = [torch.nn.functional.pad(each, (0, 2)) for each in (source, keep, target, right, real)]
+        losses[name] = [
+            float(Objective(copy.deepcopy(net))(s, k, t, r, m, 5).detach())
+            for s, k, t, r, m in ((source, keep, target, right, real), wider)
+        ]
+    assert losses["aware"][0] == pytest.approx(losses["aware"][1], abs=1e-4)
+    assert losses["naive"][0] != pytest.approx(losses["naive"][1], abs=1e-3)

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.parts.embeddings import Head, TiedHead
+from glassformer.parts.norms import PaddingAware
 
 Chunk = Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]
 CPU_ROWS = 512  # tokens in a chunk on a CPU: more do not fit its cache, fewer make slow matrix products
@@ -148,6 +149,7 @@ class Objective(nn.Module):
         self.blocks = [block for part in model.modules() if isinstance(part, nn.ModuleList) for block in part]
         self._hidden: Callable[..., Tensor] = model.hidden  # type: ignore[assignment]
         self._chunk: Chunk = smoothed
+        self._aware = any(isinstance(part, PaddingAware) for part in model.modules())
 
     def compile_parts(self, whole: bool = True) -> None:
         """Let PyTorch compile what takes the time, for batches of any shape.
@@ -172,6 +174,7 @@ class Objective(nn.Module):
         tokens: int,
     ) -> Tensor:
         """The summed loss of a batch with so many real target tokens."""
-        hidden = self._hidden(source, target_in, source_mask)  # (B, T, D)
+        also = (target_mask,) if self._aware else ()  # nobody but a batch norm looks at the target's padding
+        hidden = self._hidden(source, target_in, source_mask, *also)  # (B, T, D)
         head: nn.Module = self.model.head  # type: ignore[assignment]
         return sequence_loss(hidden, target_out, target_mask, tokens, head, self.smoothing, self._chunk)
