@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from glassformer.models import EncoderDecoder, transformer, transformer_base, tr
 from glassformer.parts import pack, pad, quantise
 
 if TYPE_CHECKING:
+    from glassformer import pretrained
     from glassformer.recipe import Recipe
     from glassformer.run import Run
 
@@ -20,6 +22,13 @@ try:
     __version__ = version("glassformer")
 except PackageNotFoundError:  # the source on a path, not installed
     __version__ = "0+source"
+
+
+def __getattr__(name: str) -> Any:
+    """`gf.pretrained`, imported when it is first used."""
+    if name == "pretrained":
+        return import_module("glassformer.pretrained")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load(path: str | Path, device: str = "auto") -> Run:
@@ -69,6 +78,7 @@ __all__ = [
     "load",
     "pack",
     "pad",
+    "pretrained",
     "quantise",
     "record",
     "sample",

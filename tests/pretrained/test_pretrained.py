@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +139,79 @@ def test_rotary_positions_of_another_kind_are_refused(tmp_path: Path) -> None:
     change(tmp_path, rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0})
     with pytest.raises(ConfigurationError, match=r"rotary positions of the kind 'yarn'"):
         pretrained.load(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "base"), [("bert", "bert."), ("gpt2", "transformer."), ("vit", "vit.")])
+def test_old_spellings_are_read(name: str, base: str, tmp_path: Path) -> None:
+    """As the first checkpoints of BERT and GPT-2 have them: gamma and beta, no prefix, more than is needed."""
+    torch.manual_seed(0)
+    model = FAMILIES[name](**SMALL[name])
+    pretrained.save(model, tmp_path)
+    tensors = load_file(tmp_path / WEIGHTS)
+    old = {
+        key.removeprefix(base).replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): tensor
+        for key, tensor in tensors.items()
+    }
+    more = {"bert": ["cls.seq_relationship.bias", "pooler.dense.weight"], "gpt2": ["h.0.attn.bias"], "vit": []}[name]
+    save_file({**old, **{key: torch.zeros(2) for key in more}}, tmp_path / WEIGHTS)
+    loaded = pretrained.load(tmp_path)
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), loaded.parameters(), strict=True))
+    first = next(key.removeprefix(base) for key in tensors if key.startswith(base) and "Norm" not in key)
+    save_file({**old, base + first: old[first].clone()}, tmp_path / WEIGHTS)
+    with pytest.raises(InputError, match=rf"surplus: {first}"):
+        pretrained.load(tmp_path)
+
+
+def test_a_stack_is_found_in_a_checkpoint_with_a_prefix_and_keeps_its_pooler(tmp_path: Path) -> None:
+    numbers = SMALL["vit"] | {"classes": None, "pooler": True}
+    model = FAMILIES["vit"](**numbers)
+    pretrained.save(model, tmp_path)
+    save_file({f"vit.{key}": tensor for key, tensor in load_file(tmp_path / WEIGHTS).items()}, tmp_path / WEIGHTS)
+    loaded, pixels = pretrained.load(tmp_path), torch.randn(2, 3, 4, 4)
+    assert torch.equal(loaded.pooler(loaded(pixels)), model.pooler(model(pixels)))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "sentence"),
+    [
+        ("gpt2", {"resid_pdrop": None}, r"config.json does not describe a gpt2 model"),
+        ("captioner", {"encoder": None}, r"config.json does not describe a vision-encoder-decoder model"),
+        ("llama", {"rope_parameters": {"rope_theta": "much"}}, r"config.json does not describe a llama model"),
+        ("roberta", {"pad_token_id": 0}, r"pad_token_id is 0 in config.json: only 1 is supported"),
+        ("vit", {"architectures": ["ViTModel"]}, r"surplus: classifier"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_a_sentence(
+    name: str, keys: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    pretrained.save(FAMILIES[name](**SMALL[name]), tmp_path)
+    change(tmp_path, **keys)
+    with pytest.raises((ConfigurationError, InputError), match=sentence):
+        pretrained.load(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("taken")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InputError, match=r"cannot be written"):
+            pretrained.save(gpt2(**SMALL["gpt2"]), place)
+
+
+def test_half_precision_is_read_as_float32_and_written_so(saved: Path) -> None:
+    expected = pretrained.load(saved)
+    save_file({key: tensor.bfloat16() for key, tensor in load_file(saved / WEIGHTS).items()}, saved / WEIGHTS)
+    change(saved, torch_dtype="bfloat16")
+    loaded = pretrained.load(saved)
+    for one, other in zip(expected.parameters(), loaded.parameters(), strict=True):
+        assert other.dtype == torch.float32
+        assert torch.equal(one.bfloat16().float(), other)
+    pretrained.save(loaded, saved / "again")
+    assert "torch_dtype" not in json.loads((saved / "again" / CONFIG).read_text())
+
+
+def test_pretrained_is_there_without_an_import_of_its_own() -> None:
+    code = "import glassformer as gf, sys; assert 'glassformer.pretrained' not in sys.modules; gf.pretrained.load"
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603
 
 
 def test_only_models_of_a_family_with_a_counterpart_are_written(tmp_path: Path) -> None:

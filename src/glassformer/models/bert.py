@@ -41,6 +41,7 @@ def bert(
     pooler: bool = False,
     segments: int = 2,
     attention_dropout: float = 0.1,
+    head_dropout: float | None = None,
     activation: Activation = gelu,
     epsilon: float = 1e-12,
     tie_output: bool = True,
@@ -68,7 +69,8 @@ def bert(
         linear,
     )
     if answer == "classes":
-        return EncoderOnly(encoder, Classifier(Pooler(width), width, classes, dropout))
+        share = dropout if head_dropout is None else head_dropout
+        return EncoderOnly(encoder, Classifier(Pooler(width), width, classes, share))
     head = _head(answer, encoder.embedding, activation, epsilon, tie_output)
     return EncoderOnly(encoder, head, Pooler(width) if pooler else None)
 
@@ -88,6 +90,7 @@ def roberta(
     pooler: bool = False,
     segments: int = 1,
     attention_dropout: float = 0.1,
+    head_dropout: float | None = None,
     activation: Activation = gelu,
     epsilon: float = 1e-5,
     tie_output: bool = True,
@@ -113,8 +116,9 @@ def roberta(
         linear,
     )
     if answer == "classes":
-        pool = nn.Sequential(FirstToken(), Dropout(dropout), Transform(width, torch.tanh))
-        return EncoderOnly(encoder, Classifier(pool, width, classes, dropout))
+        share = dropout if head_dropout is None else head_dropout
+        pool = nn.Sequential(FirstToken(), Dropout(share), Transform(width, torch.tanh))
+        return EncoderOnly(encoder, Classifier(pool, width, classes, share))
     head = _head(answer, encoder.embedding, gelu, epsilon, tie_output)
     return EncoderOnly(encoder, head, Pooler(width) if pooler else None)
 

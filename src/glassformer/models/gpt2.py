@@ -25,6 +25,7 @@ def gpt2(
     length: int = 1024,
     dropout: float = 0.1,
     *,
+    embedding_dropout: float | None = None,
     attention_dropout: float = 0.1,
     activation: Activation = gelu_tanh,
     epsilon: float = 1e-5,
@@ -33,7 +34,18 @@ def gpt2(
 ) -> DecoderOnly:
     """The language model of "Language Models are Unsupervised Multitask Learners", for texts up to `length` tokens."""
     decoder = gpt2_decoder(
-        vocabulary, width, heads, layers, hidden, length, dropout, attention_dropout, activation, epsilon, linear
+        vocabulary,
+        width,
+        heads,
+        layers,
+        hidden,
+        length,
+        dropout,
+        embedding_dropout,
+        attention_dropout,
+        activation,
+        epsilon,
+        linear,
     )
     embedding = decoder.embedding
     return DecoderOnly(decoder, TiedHead(embedding) if tie_output else Head(width, vocabulary))
@@ -47,6 +59,7 @@ def gpt2_decoder(
     hidden: int | None,
     length: int,
     dropout: float,
+    embedding_dropout: float | None,
     attention_dropout: float,
     activation: Activation,
     epsilon: float,
@@ -63,7 +76,8 @@ def gpt2_decoder(
         part = FeedForward(width, 4 * width if hidden is None else hidden, activation, linear=linear)
         return PreNorm(part, LayerNorm(width, epsilon), dropout)
 
-    embedding = Embedding(vocabulary, width, positions=Learned(length, width), dropout=dropout)
+    share = dropout if embedding_dropout is None else embedding_dropout
+    embedding = Embedding(vocabulary, width, positions=Learned(length, width), dropout=share)
     blocks = [DecoderBlock(attention(), attention() if source else None, feed_forward()) for _ in range(layers)]
     decoder = Decoder(embedding, blocks, LayerNorm(width, epsilon))
     initialise(decoder)

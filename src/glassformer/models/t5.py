@@ -43,7 +43,14 @@ def t5(
 
     def attention(positions: RelativeBias | None) -> nn.Module:
         part = MultiHeadAttention(
-            width, heads, head_width=head_width, bias=False, scale=1.0, positions=positions, linear=linear
+            width,
+            heads,
+            head_width=head_width,
+            bias=False,
+            dropout=dropout,
+            scale=1.0,
+            positions=positions,
+            linear=linear,
         )
         return PreNorm(part, RMSNorm(width, epsilon), dropout)
 

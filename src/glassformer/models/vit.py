@@ -13,7 +13,7 @@ from glassformer.models.initialise import initialise
 from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.blocks import Encoder, EncoderBlock
 from glassformer.parts.feedforward import Activation, FeedForward, Linear, gelu
-from glassformer.parts.heads import Classifier, FirstToken
+from glassformer.parts.heads import Classifier, FirstToken, Pooler
 from glassformer.parts.norms import LayerNorm, PreNorm
 from glassformer.parts.patches import PatchEmbedding
 
@@ -29,17 +29,22 @@ def vit(
     hidden: int = 3072,
     dropout: float = 0.0,
     *,
+    pooler: bool = False,
     colours: int = 3,
     attention_dropout: float = 0.0,
     activation: Activation = gelu,
     epsilon: float = 1e-12,
     linear: Linear = nn.Linear,
 ) -> EncoderOnly:
-    """The classifier of "An Image is Worth 16x16 Words"; without `classes` its answer is its vectors (B, 1 + N, D)."""
+    """The classifier of "An Image is Worth 16x16 Words"; without `classes` its answer is its vectors (B, 1 + N, D).
+
+    With a `pooler`, `model.pooler(vectors)` is one vector (B, D) for the whole image.
+    """
     encoder = vit_encoder(
         image, patch, width, heads, layers, hidden, dropout, colours, attention_dropout, activation, epsilon, linear
     )
-    return EncoderOnly(encoder, None if classes is None else Classifier(FirstToken(), width, classes))
+    head = None if classes is None else Classifier(FirstToken(), width, classes)
+    return EncoderOnly(encoder, head, Pooler(width) if pooler else None)
 
 
 def vit_encoder(

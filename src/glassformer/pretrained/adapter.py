@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from glassformer.errors import ConfigurationError
+from glassformer.errors import ConfigurationError, GlassformerError
 from glassformer.models import Made
 from glassformer.parts import gelu, gelu_tanh, relu, silu
 from glassformer.pretrained.names import Table
@@ -53,12 +53,17 @@ class Adapter:
             if config.get(key, value) != value:
                 raise ConfigurationError(f"{key} is {config[key]!r} in config.json: only {value!r} is supported")
         arguments: dict[str, Any] = {}
-        for number in self.numbers:
-            arguments[number.ours] = here(number, config.get(number.theirs, number.default))
-        if "answer" in inspect.signature(self.family).parameters:
-            arguments["answer"] = self.architectures[architecture]
-        self.refine(config, names, arguments)
-        model = self.family(**arguments)
+        try:
+            for number in self.numbers:
+                arguments[number.ours] = here(number, config.get(number.theirs, number.default))
+            if "answer" in inspect.signature(self.family).parameters:
+                arguments["answer"] = self.architectures[architecture]
+            self.refine(config, names, arguments)
+            model = self.family(**arguments)
+        except GlassformerError:
+            raise
+        except (AttributeError, TypeError, ValueError) as error:  # words where numbers should be, and the like
+            raise ConfigurationError(f"config.json does not describe a {self.model_type} model: {error}") from None
         made_of(model).notes.update(config)
         return model
 
@@ -66,6 +71,7 @@ class Adapter:
         """The config that describes a model."""
         answer = made.arguments.get("answer", "")
         config: Config = {**made.notes, "model_type": self.model_type, "dtype": "float32"}
+        config.pop("torch_dtype", None)  # how older versions spell it
         config["architectures"] = [next(name for name, ours in self.architectures.items() if ours in (answer, ""))]
         for number in self.numbers:
             config[number.theirs] = there(number, made.arguments[number.ours])

@@ -18,6 +18,7 @@ NUMBERS = [
     Number("max_position_embeddings", "length", 512),
     Number("hidden_dropout_prob", "dropout", 0.1),
     Number("attention_probs_dropout_prob", "attention_dropout", 0.1),
+    Number("classifier_dropout", "head_dropout"),
     Number("hidden_act", "activation", "gelu"),
     Number("layer_norm_eps", "epsilon", 1e-12),
     Number("type_vocab_size", "segments", 2),
@@ -86,9 +87,9 @@ def _table(made: Made, name: str, words: list[Line], classes: list[Line], copies
         lines.append(line(next(copy for copy, of in copies.items() if of == "words"), "head.1.weight"))
         same = {copy: of for copy, of in copies.items() if of != "words"}
     unused = [f"{prefix}embeddings.position_ids", f"{prefix}embeddings.token_type_ids"]
-    if answer in ("words", "span"):  # neither looks at the pooler that some checkpoints carry along
-        unused += [f"{prefix}pooler.dense"]
-    return Table(lines, same, unused)
+    if answer in ("words", "span"):  # neither looks at what some checkpoints carry along from their first training
+        unused += [f"{prefix}pooler.dense", "cls.seq_relationship"]
+    return Table(lines, same, unused, f"{name}.")
 
 
 def _bert_table(made: Made) -> Table:
@@ -124,5 +125,12 @@ def _answers(name: str) -> dict[str, str]:
 
 BERT = Adapter("bert", bert, _answers("Bert"), NUMBERS, _bert_table, _refine_bert, _describe, EXPECTED)
 ROBERTA = Adapter(
-    "roberta", roberta, _answers("Roberta"), NUMBERS, _roberta_table, _refine_roberta, _describe_roberta, EXPECTED
+    "roberta",
+    roberta,
+    _answers("Roberta"),
+    NUMBERS,
+    _roberta_table,
+    _refine_roberta,
+    _describe_roberta,
+    {**EXPECTED, "pad_token_id": SKIP - 1},
 )

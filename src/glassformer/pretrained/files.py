@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ def _weight_files(folder: Path) -> list[Path]:
             f"{folder} has its weights only as {pickled[0]}, a pickle, which may run any program when it is opened: "
             "convert it to safetensors first (with transformers: load it, then save_pretrained)"
         )
-    raise InputError(f"{folder} holds no {WEIGHTS}")
+    raise InputError(f"{folder} holds no {WEIGHTS}: weights of another format are converted by transformers' own tools")
 
 
 def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
@@ -109,4 +110,5 @@ def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
         raise InputError(f"{folder} cannot be written: {error}") from None
     finally:
         for temporary, _ in new:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink()

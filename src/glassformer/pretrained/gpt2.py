@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from glassformer.models import Made, gpt2
-from glassformer.pretrained.adapter import Adapter, Number
+from glassformer.pretrained.adapter import Adapter, Config, Number
 from glassformer.pretrained.names import Line, Table, line
 
 NUMBERS = [
@@ -14,6 +16,7 @@ NUMBERS = [
     Number("n_inner", "hidden"),
     Number("n_positions", "length", 1024),
     Number("resid_pdrop", "dropout", 0.1),
+    Number("embd_pdrop", "embedding_dropout", 0.1),
     Number("attn_pdrop", "attention_dropout", 0.1),
     Number("activation_function", "activation", "gelu_new"),
     Number("layer_norm_epsilon", "epsilon", 1e-5),
@@ -45,13 +48,20 @@ def lines(prefix: str = "transformer.") -> list[Line]:
 
 def unused(prefix: str = "transformer.") -> list[str]:
     """Masks that old checkpoints carry along."""
-    return [f"{prefix}h.*.attn.masked_bias", f"{prefix}h.*.attn.bias", f"{prefix}h.*.crossattention.bias"]
+    kinds = ("attn", "crossattention")
+    return [f"{prefix}h.*.{kind}.{name}" for kind in kinds for name in ("bias", "masked_bias")]
+
+
+def describe(arguments: dict[str, Any], config: Config) -> None:
+    """What their config has to say, where ours says nothing."""
+    if config["embd_pdrop"] is None:
+        config["embd_pdrop"] = arguments["dropout"]
 
 
 def _table(made: Made) -> Table:
     if made.arguments["tie_output"]:
-        return Table(lines(), {"lm_head.weight": "transformer.wte.weight"}, unused())
-    return Table([*lines(), line("lm_head", "head")], unused=unused())
+        return Table(lines(), {"lm_head.weight": "transformer.wte.weight"}, unused(), "transformer.")
+    return Table([*lines(), line("lm_head", "head")], unused=unused(), base="transformer.")
 
 
-ADAPTER = Adapter("gpt2", gpt2, {"GPT2LMHeadModel": ""}, NUMBERS, _table, expected=EXPECTED)
+ADAPTER = Adapter("gpt2", gpt2, {"GPT2LMHeadModel": ""}, NUMBERS, _table, describe=describe, expected=EXPECTED)

@@ -57,17 +57,21 @@ class Table:
     """All lines of a family, and the tensors of theirs that say nothing new.
 
     `copies` maps a name of theirs to the other that it must equal (tied weights, saved twice); `unused` are those that
-    we compute ourselves (position tables, masks) or that this model has no use for.
+    we compute ourselves (position tables, masks) or that this model has no use for. `base` begins the names of the
+    stack in a model with a head; a stack that was saved alone lacks it.
     """
 
     lines: Sequence[Line]
     copies: Mapping[str, str] = field(default_factory=dict)
     unused: Sequence[str] = ()
+    base: str = ""
 
     def to_ours(self, theirs: Tensors, wanted: Tensors, where: str) -> Tensors:
         """Their tensors under our names, each of the shape that `wanted` has; all that does not fit is listed."""
         found: Tensors = {}
         surplus, wrong = [], []
+        today = {name: self._today(name) for name in theirs}
+        theirs = {name if new in theirs else new: theirs[name] for name, new in today.items()}
         for name, tensor in theirs.items():
             if any(_match(pattern, name) for pattern in self.unused):
                 continue
@@ -87,9 +91,9 @@ class Table:
                     shapes = " and ".join(str(tuple(shape)) for shape in (tensor.shape, wanted[own].shape))
                     wrong.append(f"{name} (for {own}) has the wrong shape: {shapes}")
                 found[own] = part
-        missing = [own for own in wanted if own not in found]
+        missing = dict.fromkeys(self.theirs(own) or own for own in wanted if own not in found)
         problems = [
-            *([f"missing: {', '.join(self.theirs(own) or own for own in missing)}"] if missing else []),
+            *([f"missing: {', '.join(missing)}"] if missing else []),
             *([f"surplus: {', '.join(surplus)}"] if surplus else []),
             *wrong,
         ]
@@ -114,6 +118,13 @@ class Table:
         except ConfigurationError:
             return None
         return _fill(held.theirs, block) + suffix
+
+    def _today(self, name: str) -> str:
+        """How a tensor is called now: norms once had a gamma and a beta, and the stack is told from its head."""
+        name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+        known = [each.theirs for each in self.lines] + [*self.copies, *self.unused]
+        spellings = (name, self.base + name, name.removeprefix(self.base))
+        return next((each for each in spellings if any(_match(pattern, each) for pattern in known)), name)
 
     def _ours(self, name: str, wanted: Tensors) -> tuple[list[str], Line | None]:
         """Our names of one of their tensors, and the line that says so."""

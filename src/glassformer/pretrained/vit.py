@@ -24,13 +24,15 @@ IMAGE_NUMBERS = [
     Number("hidden_act", "activation", "gelu"),
     Number("layer_norm_eps", "epsilon", 1e-12),
 ]
-EXPECTED = {"qkv_bias": True}
+EXPECTED = {"qkv_bias": True, "pooler_act": "tanh"}
 
 
 def _refine(config: Config, names: Collection[str], arguments: dict[str, Any]) -> None:
     labels = config.get("id2label")
     classes = len(labels) if labels else config.get("num_labels", 2)
-    arguments["classes"] = classes if "classifier.weight" in names else None
+    vectors = config["architectures"][0] == "ViTModel"
+    arguments["classes"] = None if vectors else classes
+    arguments["pooler"] = vectors and any("pooler." in name for name in names)
 
 
 def _describe(arguments: dict[str, Any], config: Config) -> None:
@@ -62,11 +64,11 @@ def lines(prefix: str) -> list[Line]:
 
 
 def _table(made: Made) -> Table:
-    prefix = "" if made.arguments["classes"] is None else "vit."
-    return Table(
-        [*lines(prefix), line(f"{prefix}layernorm", "encoder.norm"), line("classifier", "head.scores")],
-        unused=[f"{prefix}pooler.dense"],
-    )
+    vectors = made.arguments["classes"] is None
+    prefix = "" if vectors else "vit."
+    own = line("pooler.dense", "pooler.transform.dense") if vectors else line("classifier", "head.scores")
+    unused = [] if vectors else ["vit.pooler.dense"]
+    return Table([*lines(prefix), line(f"{prefix}layernorm", "encoder.norm"), own], unused=unused, base="vit.")
 
 
 VIT = Adapter(
@@ -108,6 +110,7 @@ def _describe_captioner(arguments: dict[str, Any], config: Config) -> None:
         "is_decoder": True,
         "add_cross_attention": True,
     }
+    gpt2.describe(arguments, config["decoder"])
     config["is_encoder_decoder"], config["tie_word_embeddings"] = True, False
 
 
