@@ -1,11 +1,13 @@
 """What a model refuses to read, and the sentence with which it does."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from glassformer.errors import GlassformerError, InputError
-from glassformer.models import EncoderDecoder, transformer
+from glassformer.models import EncoderDecoder, captioner, transformer, vit
 from glassformer.parts import Learned, pad
 
 from .helpers import VOCABULARY, tiny
@@ -127,3 +129,29 @@ def test_smaller_whole_numbers_are_read_too_or_refused_in_a_sentence(model: Enco
     with torch.no_grad():
         answer = read()
         assert str(kind) in answer if isinstance(answer, str) else torch.equal(answer, model(GOOD, GOOD))
+
+
+@pytest.mark.parametrize(
+    ("pixels", "sentence"),
+    [
+        (torch.zeros(1, 3, 5, 5), r"must be images \(batch, 3 colours, 4, 4\), not 1 x 3 x 5 x 5"),
+        (torch.zeros(1, 1, 4, 4), r"must be images \(batch, 3 colours, 4, 4\), not 1 x 1 x 4 x 4"),
+        (torch.zeros(3, 4, 4), r"must be images"),
+        (torch.zeros(0, 3, 4, 4), r"must be images"),
+        (torch.zeros(1, 3, 4, 4, dtype=torch.uint8), r"must hold numbers such as 0.0 to 1.0, not torch.uint8"),
+        (torch.stack((torch.zeros(3, 4, 4), torch.full((3, 4, 4), torch.nan))), r"image 1 of the batch .* is damaged"),
+        (torch.full((1, 3, 4, 4), torch.inf), r"image 0 of the batch .* is damaged"),
+    ],
+)
+def test_bad_images_are_refused_in_a_sentence(pixels: Tensor, sentence: str) -> None:
+    numbers: dict[str, Any] = {"image": 4, "patch": 2, "width": 8, "heads": 2, "layers": 1, "hidden": 8}
+    with pytest.raises(InputError, match=sentence):
+        vit(3, **numbers)(pixels)
+    with pytest.raises(InputError, match=sentence):
+        captioner(20, **numbers).start(pixels)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_images_may_come_in_any_precision(dtype: torch.dtype) -> None:
+    model, pixels = vit(3, 4, 2, 8, 2, 1, 8), torch.ones(1, 3, 4, 4)
+    assert torch.equal(model(pixels.to(dtype)), model(pixels))

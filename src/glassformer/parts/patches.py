@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, InputError
-from glassformer.parts.checks import check_positive
+from glassformer.parts.checks import check_positive, readable
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.positions import Place
 
@@ -38,10 +38,14 @@ class PatchEmbedding(nn.Module):
             )
         if not pixels.is_floating_point():
             raise InputError(f"{what} must hold numbers such as 0.0 to 1.0, not {pixels.dtype}")
+        if readable(pixels, anywhere) and not bool(pixels.isfinite().all()):
+            row = int((~pixels.isfinite()).flatten(1).any(dim=1).nonzero()[0])
+            raise InputError(f"image {row} of the batch holds what is no number (NaN or infinite): it is damaged")
 
     def forward(self, pixels: Tensor, place: Place = None) -> Tensor:
         """Images (B, C, image, image) to vectors (B, 1 + N, D)."""
         self.check(pixels)
+        pixels = pixels.to(self.projection.weight.dtype)
         patches = self.projection(pixels).flatten(2).transpose(1, 2)  # (B, N, D)
         whole = self.class_token.expand(len(pixels), -1, -1)
         return self.dropout(torch.cat((whole, patches), dim=1) + self.positions)  # type: ignore[no-any-return]
