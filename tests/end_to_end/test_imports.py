@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+import glassformer as gf
 import glassformer.pretrained as pretrained
-from glassformer.models import bert, gpt2, marian
+from glassformer.cli.app import app
+from glassformer.models import bart, bert, gpt2, marian
 from glassformer.recipe import Tokenizer as Section
+from glassformer.run import Run
+from glassformer.run.importing import import_checkpoint
 from glassformer.text import Tokenizer
 
 from .helpers import Command
@@ -103,6 +108,68 @@ def test_what_cannot_be_imported_or_used_is_a_sentence(
     assert "they do not belong together" in command("import", small, tmp_path / "w").err
     pretrained.save(bert(50, width=16, heads=2, layers=1, hidden=16, length=10), tmp_path / "bert")
     assert "reads, but does not write" in command("import", tmp_path / "bert", tmp_path / "v").err
+
+
+def spelling_to_sound(tmp_path: Path) -> Path:
+    """A small BART with one tokenizer for each side, which never ends by itself."""
+    torch.manual_seed(0)
+    folder = tmp_path / "bart"
+    model = bart(30, width=8, heads=2, layers=1, hidden=8, length=12)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        model.get_parameter("head.bias")[2] = -100.0
+    pretrained.save(model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    letters = {"grapheme_chars": "____abcdefghijklm", "phoneme_chars": "____nopqrstuvwxyz"}
+    special = {"eos_token_id": 2, "pad_token_id": 0, "decoder_start_token_id": 1}
+    (folder / "config.json").write_text(json.dumps({**config, **letters, **special}))
+    return folder
+
+
+def test_two_tokenizers_go_out_as_they_came_in(tmp_path: Path) -> None:
+    import_checkpoint(spelling_to_sound(tmp_path), tmp_path / "run")
+    runner = CliRunner()
+    assert runner.invoke(app, ["export", "--run", str(tmp_path / "run"), str(tmp_path / "out")]).exit_code == 0
+    import_checkpoint(tmp_path / "out", tmp_path / "again")
+    first, second = (gf.load(tmp_path / name, "cpu").translate(["badcabbage"]) for name in ("run", "again"))
+    assert first == second
+    assert set(first[0].text) & set("nopqrstuvwxyz")
+    assert len(first[0].ids) == 12  # where its positions end, so does what it writes
+
+
+def test_special_tokens_are_those_of_the_checkpoint(tmp_path: Path) -> None:
+    folder = spelling_to_sound(tmp_path)
+    (word,) = _imported(folder, tmp_path / "one").translate(["bad"])
+    (folder / "generation_config.json").write_text(json.dumps({"bad_words_ids": [[word.ids[0]]], "eos_token_id": [2]}))
+    (other,) = _imported(folder, tmp_path / "two").translate(["bad"])
+    assert word.ids[0] not in other.ids
+    assert (tmp_path / "two" / "generation_config.json").is_file()
+    assert max(other.ids) < 17  # the table has 30 rows, but there are 17 letters
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": "</s>"}))
+    with pytest.raises(gf.InputError, match=r"does not number its special tokens"):
+        _imported(folder, tmp_path / "three")
+    (folder / "generation_config.json").write_text("{")
+    with pytest.raises(gf.InputError, match=r"generation_config.json cannot be read"):
+        _imported(folder, tmp_path / "three")
+    assert not (tmp_path / "three").exists()
+    (tmp_path / "file").write_text("taken")
+    with pytest.raises(gf.InputError, match=r"is a file: choose a folder"):
+        _imported(folder, tmp_path / "file")
+
+
+def test_prompts_leave_each_other_room(language_model: Path, tmp_path: Path) -> None:
+    run = _imported(language_model, tmp_path / "run")
+    long = "the moon was big and bright " * 4
+    together = run.generate(["the dog", long, ""], length=30)
+    alone = [run.generate([prompt], length=30)[0] for prompt in ("the dog", long, "")]
+    assert [each.ids for each in together] == [each.ids for each in alone]
+    assert "".join(run.stream("", length=30)) == together[2].text
+
+
+def _imported(source: Path, folder: Path) -> Run:
+    import_checkpoint(source, folder)
+    return gf.load(folder, "cpu")
 
 
 @pytest.mark.skipif(not WEIGHTS.is_dir(), reason="no real checkpoints beside this checkout, under ../shared/weights")

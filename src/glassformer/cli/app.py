@@ -199,13 +199,15 @@ def export(
     """
     from glassformer.pretrained import save
     from glassformer.run import Run
+    from glassformer.run.importing import write_tokenizers
 
     if to != "huggingface":
         raise ConfigurationError(f'"{to}" is no format to export to: expected huggingface')
     loaded = Run.load(run, "cpu")
     save(loaded.model, folder)
-    loaded.target.save(folder / "tokenizer.json")
-    sys.stdout.write(f"{folder}: transformers opens it with AutoModel and AutoTokenizer\n")
+    write_tokenizers((loaded.source, loaded.target), loaded.path, folder)
+    own = " and AutoTokenizer" if loaded.source is loaded.target else "; its two tokenizers are files of their own"
+    sys.stdout.write(f"{folder}: transformers opens it with AutoModel{own}\n")
 
 
 @app.command()

@@ -105,6 +105,8 @@ def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
         save_file(held, new[0][0], metadata={"format": "pt"})
         new[1][0].write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         for temporary, final in new:
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
             temporary.replace(final)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder} cannot be written: {error}") from None

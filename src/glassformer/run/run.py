@@ -15,7 +15,7 @@ from torch import Tensor
 from glassformer.decoding import Hypothesis, Limits, Sampler, beam_search, collect, greedy, most_likely, stream
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.evaluation import Scores, perplexity, score
-from glassformer.models import DecoderOnly, EncoderDecoder
+from glassformer.models import DecoderOnly, EncoderDecoder, Made
 from glassformer.parts import pack, pad, quantise
 from glassformer.pretrained import load as load_checkpoint
 from glassformer.pretrained.files import read_config as read_checkpoint_config
@@ -158,23 +158,30 @@ class Run:
             raise InputError("generate takes a list of prompts: put the prompt into brackets")
         if not isinstance(self.model, DecoderOnly):
             raise InputError("this run translates: it does not go on with a prompt; use translate")
-        model, answers = pack(self.model), []
-        for first in range(0, len(prompts), self.recipe.decode.batch):
-            tokens = [self.encode(prompt) for prompt in prompts[first : first + self.recipe.decode.batch]]
-            inputs = self._inputs([ids or [self.source.start] for ids in tokens])
-            limits = self._room(inputs[0].shape[1], length)
-            if sampler is not None:
-                found = collect(stream(model, *inputs, limits=limits, choose=sampler), len(tokens), limits.end)
-            elif beam > 1:
-                found = [best for best, *_ in beam_search(model, *inputs, limits=limits, width=beam)]
-            else:
-                found = greedy(model, *inputs, limits=limits)
-            answers += [self._translation(each, ids) for each, ids in zip(found, tokens, strict=True)]
-        return answers
+        model, size = pack(self.model), self.recipe.decode.batch
+        tokens = [self._prompt(prompt) for prompt in prompts]
+        rooms = [self._room(len(ids), length).max_length for ids in tokens]
+        answers: dict[int, Translation] = {}
+        for room in dict.fromkeys(rooms):  # nobody's output ends early because another's prompt is long
+            order, limits = (
+                [row for row, each in enumerate(rooms) if each == room],
+                replace(self.limits, max_length=room),
+            )
+            for rows in (order[first : first + size] for first in range(0, len(order), size)):
+                inputs = self._inputs([tokens[row] for row in rows])
+                if sampler is not None:
+                    found = collect(stream(model, *inputs, limits=limits, choose=sampler), len(rows), limits.end)
+                elif beam > 1:
+                    found = [best for best, *_ in beam_search(model, *inputs, limits=limits, width=beam)]
+                else:
+                    found = greedy(model, *inputs, limits=limits)
+                for row, each in zip(rows, found, strict=True):
+                    answers[row] = self._translation(each, tokens[row])
+        return [answers[row] for row in range(len(prompts))]
 
     def stream(self, text: str, sampler: Sampler | None = None, length: int | None = None) -> Iterator[str]:
         """The output for one text, piece by piece as it is written; a language model begins with the text itself."""
-        ids = self.encode(text)
+        ids = self._prompt(text) if isinstance(self.model, DecoderOnly) else self.encode(text)
         if not ids:
             return
         choose = most_likely if sampler is None else sampler
@@ -228,10 +235,12 @@ class Run:
     @property
     def limits(self) -> Limits:
         """What outputs may look like."""
+        length = min(self.recipe.decode.max_length, self._places or self.recipe.decode.max_length)
         if self.habits is not None:
-            return Limits(self.habits.start, self.habits.end, max_length=self.recipe.decode.max_length)
+            nameless = range(self.target.size, self.model.decoder.embedding.vocabulary)  # rows that only fill the table
+            never = [*self.habits.never, *nameless]
+            return Limits(self.habits.start, self.habits.end, max_length=length, suppress=never)
         never = sorted({self.target.pad, self.target.start, self.target.unknown} - {self.target.end})
-        length = self.recipe.decode.max_length
         return Limits(self.target.start, self.target.end, max_length=length, suppress=never)
 
     def encode(self, text: str) -> list[int]:
@@ -250,10 +259,20 @@ class Run:
         tokens, keep = pad(sources, self.source.pad if self.habits is None else self.habits.pad)
         return tokens.to(self.device), keep.to(self.device)
 
+    def _prompt(self, text: str) -> list[int]:
+        """A prompt as tokens; an empty one begins as texts begin."""
+        return self.encode(text) or [self.source.start if self.habits is None else self.habits.begin]
+
+    @property
+    def _places(self) -> int | None:
+        """How many positions the model was made for, where it has such a limit."""
+        made = getattr(self.model, "made", None)
+        return made.arguments.get("length") if isinstance(made, Made) else None
+
     def _room(self, prompt: int, length: int | None) -> Limits:
         """The limits of an output of some length; after a prompt it ends where the model's positions end."""
         length = self.limits.max_length if length is None else length
-        last = getattr(self.model.decoder.embedding.positions, "length", None)
+        last = self._places
         if last is not None and isinstance(self.model, DecoderOnly):
             if prompt >= last:
                 raise InputError(f"a prompt of {prompt} tokens leaves no room: the model reads {last} in all")
