@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import glassformer.pretrained as pretrained
-from glassformer.errors import ConfigurationError, InputError
+from glassformer.errors import ConfigurationError, GlassformerError, InputError
 from glassformer.models import FAMILIES, gpt2, llama
+from glassformer.parts import pack, quantise
 from glassformer.pretrained.files import CONFIG, INDEX, WEIGHTS
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -141,7 +143,9 @@ def test_rotary_positions_of_another_kind_are_refused(tmp_path: Path) -> None:
         pretrained.load(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "base"), [("bert", "bert."), ("gpt2", "transformer."), ("vit", "vit.")])
+@pytest.mark.parametrize(
+    ("name", "base"), [("bert", "bert."), ("roberta", "roberta."), ("gpt2", "transformer."), ("vit", "vit.")]
+)
 def test_old_spellings_are_read(name: str, base: str, tmp_path: Path) -> None:
     """As the first checkpoints of BERT and GPT-2 have them: gamma and beta, no prefix, more than is needed."""
     torch.manual_seed(0)
@@ -152,7 +156,8 @@ def test_old_spellings_are_read(name: str, base: str, tmp_path: Path) -> None:
         key.removeprefix(base).replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): tensor
         for key, tensor in tensors.items()
     }
-    more = {"bert": ["cls.seq_relationship.bias", "pooler.dense.weight"], "gpt2": ["h.0.attn.bias"], "vit": []}[name]
+    more = ["cls.seq_relationship.bias", "pooler.dense.weight"] if "bert" in name else [f"{base}pooler.dense.bias"]
+    more = ["h.0.attn.bias", "h.1.attn.masked_bias"] if name == "gpt2" else more
     save_file({**old, **{key: torch.zeros(2) for key in more}}, tmp_path / WEIGHTS)
     loaded = pretrained.load(tmp_path)
     assert all(torch.equal(one, other) for one, other in zip(model.parameters(), loaded.parameters(), strict=True))
@@ -220,6 +225,14 @@ def test_only_models_of_a_family_with_a_counterpart_are_written(tmp_path: Path) 
     plain = FAMILIES["transformer"](30, width=8, heads=2, layers=1, hidden=12)
     with pytest.raises(ConfigurationError, match=r'the family "transformer" has no counterpart there'):
         pretrained.save(plain, tmp_path)
+
+
+@pytest.mark.parametrize("change", [pack, quantise])
+def test_what_was_packed_or_quantised_is_not_written(change: Callable[[nn.Module], nn.Module], tmp_path: Path) -> None:
+    model = gpt2(30, width=512, heads=2, layers=1, length=10).eval()
+    with pytest.raises(GlassformerError, match=r"cannot be saved: save the original"):
+        pretrained.save(change(model), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_hub_is_asked_for_a_name_and_silence_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

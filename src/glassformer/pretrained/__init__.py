@@ -60,8 +60,9 @@ def save(model: nn.Module, folder: str | Path) -> None:
 
 
 def _weights(model: nn.Module) -> Tensors:
-    """All that a checkpoint must hold, once each."""
-    return dict(model.named_parameters())
+    """All that a checkpoint must hold, once each; a part that cannot be saved (a quantised one) says so here."""
+    held = model.state_dict()
+    return {name: held[name] for name, _ in model.named_parameters()}
 
 
 def _architecture(config: dict[str, object], folder: Path) -> str:

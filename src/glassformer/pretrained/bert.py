@@ -87,7 +87,8 @@ def _table(made: Made, name: str, words: list[Line], classes: list[Line], copies
         lines.append(line(next(copy for copy, of in copies.items() if of == "words"), "head.1.weight"))
         same = {copy: of for copy, of in copies.items() if of != "words"}
     unused = [f"{prefix}embeddings.position_ids", f"{prefix}embeddings.token_type_ids"]
-    if answer in ("words", "span"):  # neither looks at what some checkpoints carry along from their first training
+    pooled = ("vectors", "classes") if name == "bert" else ("vectors",)
+    if answer not in pooled:  # these do not look at what some checkpoints carry along from their first training
         unused += [f"{prefix}pooler.dense", "cls.seq_relationship"]
     return Table(lines, same, unused, f"{name}.")
 
