@@ -78,7 +78,7 @@ def test_a_batch_holds_what_its_rows_say(pairs: list[tuple[list[int], list[int]]
         assert batch.source_tokens == int(batch.source_mask.sum())
         assert batch.target_tokens == int(batch.target_mask.sum())
         masks = torch.cat((batch.source_mask.flatten(), batch.target_mask.flatten()))
-        assert batch.padding == pytest.approx(1 - masks.float().mean().item())
+        assert batch.padding == pytest.approx(1 - masks.double().mean().item())
         assert batch.source.dtype == batch.target_in.dtype == batch.rows.dtype == torch.int64
 
 

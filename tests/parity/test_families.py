@@ -21,6 +21,7 @@ Inputs = tuple[tuple[Any, ...], dict[str, Any]]  # for ours, and for theirs
 
 
 def sizes(draw: st.DrawFn) -> tuple[int, int, int]:
+    torch.manual_seed(draw(st.integers(0, 10**6)))  # the weights of the model to come
     heads = draw(st.sampled_from([1, 2, 4]))
     return heads, heads * draw(st.sampled_from([4, 8])), draw(st.integers(1, 3))
 
@@ -264,4 +265,4 @@ def test_logits_are_the_same_after_loading_and_after_saving(name: str, folder: P
         torch.testing.assert_close(real(got, inputs), real(expected, inputs), atol=1e-5, rtol=1e-5)
         pretrained.save(ours, folder / "ours")
         again = getattr(transformers, name).from_pretrained(folder / "ours").eval()
-        torch.testing.assert_close(real(answer(again(**named)), inputs), real(expected, inputs), atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(real(answer(again(**named)), inputs), real(expected, inputs), atol=1e-5, rtol=1e-5)
