@@ -59,5 +59,5 @@ def test_minilm_finds_like_sentences_alike() -> None:
         vectors = model(tokens, keep)
     mean = torch.nn.functional.normalize((vectors * keep[..., None]).sum(dim=1), dim=-1)
     alike = mean @ mean.T
-    wanted = torch.tensor([0.76142, -0.00076, 0.11961])  # as sentence-transformers has them
+    wanted = torch.tensor([0.76142, -0.00076, 0.11961])  # mean pooling of the vectors of `transformers`
     torch.testing.assert_close(alike[[0, 0, 1], [1, 2, 2]], wanted, atol=1e-4, rtol=0.0)
