@@ -75,6 +75,7 @@ class Scorer:
             if limits.end in tokens:
                 raise InputError(f"a prefix holds the end token {limits.end}: nothing can follow it")
         self._checked = False
+        self._banned: dict[bool, Tensor] = {}  # by whether the output may end yet
 
     def __call__(self, logits: Tensor, length: int, sentences: Sequence[int]) -> Tensor:
         """Log-probabilities (B, k, V) of the next token, `length` tokens into these sentences."""
@@ -82,8 +83,11 @@ class Scorer:
             self._check(logits.shape[-1])
         scores = logits.float().log_softmax(dim=-1)
         forced = [(row, token, scores[row, :, token].clone()) for row, token in self._forced(length, sentences)]
-        if banned := self.limits.banned(length):
-            scores.index_fill_(-1, torch.tensor(banned, device=scores.device), -torch.inf)
+        may_end = length >= self.limits.min_length
+        if may_end not in self._banned:  # made once, so that an accelerator is not waited for at each step
+            banned = torch.tensor(self.limits.banned(length), dtype=torch.long)
+            self._banned[may_end] = banned.to(scores.device)
+        scores.index_fill_(-1, self._banned[may_end], -torch.inf)
         for row, token, score in forced:
             if not score.isfinite().any():
                 raise InputError(f"the model gives the prefix token {token} no probability: it cannot be forced")
