@@ -49,7 +49,7 @@ def test_a_language_model_is_imported_generates_and_is_exported(
     assert "next: glassformer generate --run" in answer.out
     first = command("generate", "--run", run, "the dog", "a cat", "--length", "8")
     assert first.code == 0
-    assert [line.startswith(begin) for line, begin in zip(first.out.splitlines(), ("the dog", "a cat"), strict=True)]
+    assert all(line.startswith(begin) for line, begin in zip(first.out.splitlines(), ("the dog", "a cat"), strict=True))
     assert command("generate", "--run", run, "--length", "8", stdin=b"the dog\na cat\n").out == first.out
     assert (
         command("generate", "--run", run, "the dog", "--length", "8", "--stream").out
