@@ -11,23 +11,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import random
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
 
 import glassformer as gf
 from glassformer.parts import PostNorm
-from peers import END, FIRST, PAD, SIZES, START, Size, marian, processor
-
-Decode = Callable[[], list[list[int]]]  # outputs, as tokens
+from peers import END, FIRST, PAD, SIZES, START, Size, Worker, Write, marian, processor, race
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,7 @@ def sentences(count: int, vocabulary: int) -> list[list[int]]:
     return [[draw.randrange(FIRST, vocabulary) for _ in range(length)] for length in lengths]
 
 
-def ours(size: Size, job: Job, int8: bool = False) -> Decode:
+def ours(size: Size, job: Job, int8: bool = False) -> Write:
     """Glassformer's beam search."""
     torch.manual_seed(0)
     # A head of its own, as costly as a tied one: with random tied weights the likeliest token is the one just read.
@@ -75,7 +69,7 @@ def ours(size: Size, job: Job, int8: bool = False) -> Decode:
     return decode
 
 
-def generate(size: Size, job: Job) -> Decode:
+def generate(size: Size, job: Job) -> Write:
     """The beam search of `transformers`."""
     model = marian(size).eval()
 
@@ -98,7 +92,7 @@ def generate(size: Size, job: Job) -> Decode:
     return decode
 
 
-def ctranslate2(size: Size, job: Job, int8: bool = False) -> Decode:
+def ctranslate2(size: Size, job: Job, int8: bool = False) -> Write:
     """CTranslate2's beam search, from the weights of `marian`."""
     import ctranslate2
     from ctranslate2.converters.transformers import MarianMTLoader
@@ -128,7 +122,7 @@ def ctranslate2(size: Size, job: Job, int8: bool = False) -> Decode:
     return decode
 
 
-CONTENDERS: dict[str, Callable[[Size, Job], Decode]] = {
+CONTENDERS: dict[str, Callable[[Size, Job], Write]] = {
     "generate": generate,
     "ctranslate2": ctranslate2,
     "ctranslate2-int8": lambda size, job: ctranslate2(size, job, int8=True),
@@ -137,52 +131,9 @@ CONTENDERS: dict[str, Callable[[Size, Job], Decode]] = {
 }
 
 
-class Worker:
-    """A contender in a process of its own, so that none meets another's threads or memory."""
-
-    def __init__(self, name: str, size: Size, job: Job) -> None:
-        self._pipe, end = multiprocessing.Pipe()
-        self._process = multiprocessing.get_context("spawn").Process(target=serve, args=(end, name, size, job))
-        self._process.start()
-        self._pipe.recv()
-
-    def decode(self) -> tuple[float, list[list[int]]]:
-        """Decode everything once: the seconds, and the outputs."""
-        self._pipe.send(None)
-        seconds, outputs = self._pipe.recv()
-        return seconds, outputs
-
-    def stop(self) -> None:
-        """End the process."""
-        self._process.terminate()
-        self._process.join()
-
-
-def serve(pipe: Connection, name: str, size: Size, job: Job) -> None:
-    """What a worker's process does: decode whenever it is asked to."""
-    torch.set_num_threads(job.threads)
-    decode = CONTENDERS[name](size, job)
-    decode()  # to warm up
-    pipe.send(None)
-    while True:
-        pipe.recv()
-        start = time.perf_counter()
-        outputs = decode()
-        pipe.send((time.perf_counter() - start, outputs))
-
-
-def measure(names: list[str], size: Size, job: Job, rounds: int) -> tuple[dict[str, float], dict[str, list[list[int]]]]:
-    """Seconds of each contender, the median of some rounds in which each decodes once; and their outputs."""
-    workers = {name: Worker(name, size, job) for name in names}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    outputs = {}
-    for _ in range(rounds):
-        for name, worker in workers.items():
-            took, outputs[name] = worker.decode()
-            seconds[name].append(took)
-    for worker in workers.values():
-        worker.stop()
-    return {name: statistics.median(each) for name, each in seconds.items()}, outputs
+def contender(name: str, size: Size, job: Job) -> Write:
+    """A contender by its name, made where it is to work."""
+    return CONTENDERS[name](size, job)
 
 
 def changed(reference: list[list[int]], outputs: list[list[int]]) -> float:
@@ -209,7 +160,9 @@ def main() -> None:
         job = Job(
             sentences(options.sentences, size.vocabulary), options.beams, options.length, options.batch, options.threads
         )
-        seconds, outputs = measure(options.contenders.split(","), size, job, options.rounds)
+        names = options.contenders.split(",")
+        workers = {each: Worker(options.threads, contender, each, size, job) for each in names}
+        seconds, outputs = race(workers, options.rounds)
         rows = {each: {"tokens_per_s": round(job.tokens / took, 1)} for each, took in seconds.items()}
         print(f"\n{name}: {size}, beam {options.beams}, batch {options.batch}, {options.threads} threads")
         for each, took in seconds.items():

@@ -11,12 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
-from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -24,10 +19,9 @@ import torch
 import glassformer as gf
 import glassformer.pretrained as pretrained
 from glassformer.models import gpt2, llama
-from peers import processor
+from peers import Worker, Write, processor, race
 
 VOCABULARY, END = 16_000, 2
-Write = Callable[[], list[list[int]]]
 
 
 def model(family: str) -> Any:
@@ -83,41 +77,6 @@ def theirs(family: str, tokens: torch.Tensor, length: int) -> Write:
 CONTENDERS = {"generate": theirs, "ours": ours}
 
 
-def serve(pipe: Connection, name: str, family: str, batch: int, options: dict[str, int]) -> None:
-    """What a contender's process does: write whenever it is asked to."""
-    torch.set_num_threads(options["threads"])
-    write = CONTENDERS[name](family, prompts(batch, options["prompt"]), options["length"])
-    write()  # to warm up
-    pipe.send(None)
-    while True:
-        pipe.recv()
-        start = time.perf_counter()
-        outputs = write()
-        pipe.send((time.perf_counter() - start, outputs))
-
-
-def race(family: str, batch: int, options: dict[str, int]) -> tuple[dict[str, float], bool]:
-    """Median seconds of each contender, and whether they wrote the same."""
-    pipes, processes = {}, []
-    for name in CONTENDERS:
-        pipes[name], end = multiprocessing.Pipe()
-        process = multiprocessing.get_context("spawn").Process(target=serve, args=(end, name, family, batch, options))
-        process.start()
-        processes.append(process)
-        pipes[name].recv()
-    seconds: dict[str, list[float]] = {name: [] for name in CONTENDERS}
-    outputs: dict[str, list[list[int]]] = {}
-    for _ in range(options["rounds"]):
-        for name, pipe in pipes.items():
-            pipe.send(None)
-            took, outputs[name] = pipe.recv()
-            seconds[name].append(took)
-    for process in processes:
-        process.terminate()
-        process.join()
-    return {name: statistics.median(each) for name, each in seconds.items()}, outputs["ours"] == outputs["generate"]
-
-
 def main() -> None:
     """Measure, print a table for people and a line of JSON for programs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -128,12 +87,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     wish = parser.parse_args()
-    options = {name: getattr(wish, name) for name in ("prompt", "length", "rounds", "threads")}
     report: dict[str, Any] = {"benchmark": "generate", "options": vars(wish), "cpu": processor()}
     for family in wish.families.split(","):
         size = sum(parameter.numel() for parameter in model(family).parameters())
         for batch in map(int, wish.batches.split(",")):
-            seconds, same = race(family, batch, options)
+            job = (family, prompts(batch, wish.prompt), wish.length)
+            workers = {name: Worker(wish.threads, make, *job) for name, make in CONTENDERS.items()}
+            seconds, outputs = race(workers, wish.rounds)
+            same = outputs["ours"] == outputs["generate"]
             speeds = {name: batch * wish.length / took for name, took in seconds.items()}
             ratio = speeds["ours"] / speeds["generate"]
             print(

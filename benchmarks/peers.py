@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import platform
+import statistics
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +71,54 @@ def processor() -> str:
     lines = facts.read_text().splitlines() if facts.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
+
+
+Write = Callable[[], list[list[int]]]  # outputs, as tokens
+
+
+class Worker:
+    """A contender in a process of its own, so that none meets another's threads or memory."""
+
+    def __init__(self, threads: int, make: Callable[..., Write], *arguments: Any) -> None:
+        self._pipe, end = multiprocessing.Pipe()
+        work = (end, threads, make, arguments)
+        self._process = multiprocessing.get_context("spawn").Process(target=_serve, args=work)
+        self._process.start()
+        self._pipe.recv()
+
+    def write(self) -> tuple[float, list[list[int]]]:
+        """Write everything once: the seconds, and the outputs."""
+        self._pipe.send(None)
+        seconds, outputs = self._pipe.recv()
+        return seconds, outputs
+
+    def stop(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._process.join()
+
+
+def _serve(pipe: Connection, threads: int, make: Callable[..., Write], arguments: tuple[Any, ...]) -> None:
+    """What a worker's process does: write whenever it is asked to."""
+    torch.set_num_threads(threads)
+    write = make(*arguments)
+    write()  # to warm up
+    pipe.send(None)
+    while True:
+        pipe.recv()
+        start = time.perf_counter()
+        outputs = write()
+        pipe.send((time.perf_counter() - start, outputs))
+
+
+def race(workers: dict[str, Worker], rounds: int) -> tuple[dict[str, float], dict[str, list[list[int]]]]:
+    """Seconds of each contender, the median of some rounds in which each writes once; and their outputs."""
+    seconds: dict[str, list[float]] = {name: [] for name in workers}
+    outputs = {}
+    for _ in range(rounds):
+        for name, worker in workers.items():
+            took, outputs[name] = worker.write()
+            seconds[name].append(took)
+    for worker in workers.values():
+        worker.stop()
+    return {name: statistics.median(each) for name, each in seconds.items()}, outputs
