@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +22,39 @@ from glassformer.parts.embeddings import TiedHead
 Model = TypeVar("Model", bound=nn.Module)
 
 LEAST = 2**20  # weights: with fewer, the usual kernels are as fast
-UNSAVED = "a packed model cannot be saved: save the original, and pack it again after loading"
 ROWS = 64  # how many vectors the layout is made for; it serves any number
 
 
-class PackedLinear(nn.Module):
+class OnlyHere(nn.Module):
+    """A part whose weights are laid out for this process alone: its numbers never change, and no file can hold them."""
+
+    kind = "packed"
+    inputs: int
+    outputs: int
+
+    def __copy__(self) -> Self:
+        """Itself: packed weights cannot be copied, and need not be."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        """Itself, for the same reason."""
+        return self
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Refuse to be written."""
+        raise GlassformerError(
+            f"a {self.kind} model cannot be saved: save the original, and make this one of it again after loading"
+        )
+
+    def _save_to_state_dict(self, *_: object) -> NoReturn:
+        self.__reduce_ex__(None)
+
+    def extra_repr(self) -> str:
+        """Its sizes, for print(model)."""
+        return f"inputs={self.inputs}, outputs={self.outputs}"
+
+
+class PackedLinear(OnlyHere):
     """A linear part with its matrix laid out for oneDNN, made from a trained one's; for inference only."""
 
     weight: Tensor
@@ -43,25 +71,6 @@ class PackedLinear(nn.Module):
         """Vectors (B, T, D) to (B, T, V)."""
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
         return y
-
-    def __copy__(self) -> PackedLinear:
-        """Itself: its numbers never change, and packed weights cannot be copied."""
-        return self
-
-    def __deepcopy__(self, memo: dict[int, object]) -> PackedLinear:
-        """Itself, for the same reason."""
-        return self
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """No file can hold it: packed weights are for this process alone."""
-        raise GlassformerError(UNSAVED)
-
-    def _save_to_state_dict(self, *_: object) -> NoReturn:
-        raise GlassformerError(UNSAVED)
-
-    def extra_repr(self) -> str:
-        """Its sizes, for print(model)."""
-        return f"inputs={self.inputs}, outputs={self.outputs}"
 
 
 def pack(model: Model) -> Model:

@@ -12,18 +12,17 @@ B batch, T length, D inputs, F outputs
 from __future__ import annotations
 
 import copy
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import ConfigurationError, GlassformerError
-from glassformer.parts.packed import swap_linears
+from glassformer.errors import ConfigurationError
+from glassformer.parts.packed import OnlyHere, swap_linears
 
 Model = TypeVar("Model", bound=nn.Module)
 
 LEAST = 2**18  # weights: with fewer, rounding takes longer than it saves
-UNSAVED = "a quantised model cannot be saved: save the original, and quantise it again after loading"
 ZERO = 64  # tokens are stored unsigned, around this number
 MIDDLE = torch.tensor(ZERO + 0.5)
 
@@ -42,9 +41,10 @@ def together(x: Tensor, *parts: nn.Module) -> list[Tensor]:
     return [part.multiply(*whole) if isinstance(part, Int8Linear) else part(x) for part in parts]
 
 
-class Int8Linear(nn.Module):
+class Int8Linear(OnlyHere):
     """A linear part in 8-bit integers, made from a trained one's weights; for CPUs, and for inference only."""
 
+    kind = "quantised"
     weight: Tensor
     scales: Tensor
     zeros: Tensor
@@ -85,25 +85,6 @@ class Int8Linear(nn.Module):
             "",
         )  # (B, T, F)
         return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
-
-    def __copy__(self) -> Int8Linear:
-        """Itself: its numbers never change, and oneDNN's packed weights cannot be copied."""
-        return self
-
-    def __deepcopy__(self, memo: dict[int, object]) -> Int8Linear:
-        """Itself, for the same reason."""
-        return self
-
-    def __reduce_ex__(self, protocol: object) -> NoReturn:
-        """No file can hold it: packed weights are for this process alone."""
-        raise GlassformerError(UNSAVED)
-
-    def _save_to_state_dict(self, *_: object) -> NoReturn:
-        raise GlassformerError(UNSAVED)
-
-    def extra_repr(self) -> str:
-        """Its sizes, for print(model)."""
-        return f"inputs={self.inputs}, outputs={self.outputs}"
 
 
 def quantise(model: Model, least: int = LEAST) -> Model:

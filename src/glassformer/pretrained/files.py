@@ -8,8 +8,6 @@ model.safetensors.index.json        which of several files holds which
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from glassformer.errors import InputError
 from glassformer.pretrained.names import Tensors
+from glassformer.writing import replacing
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
@@ -82,9 +81,8 @@ def _weight_files(folder: Path) -> list[Path]:
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():
         try:
-            return sorted(
-                {folder / Path(name).name for name in json.loads((folder / INDEX).read_text())["weight_map"].values()}
-            )
+            places = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"]
+            return sorted({folder / Path(name).name for name in places.values()})
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise InputError(f"{folder / INDEX} is damaged: {error}") from None
     pickled = [name for name in PICKLED if (folder / name).exists()]
@@ -99,18 +97,11 @@ def _weight_files(folder: Path) -> list[Path]:
 def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
     """Write a checkpoint that `transformers` loads."""
     held = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    new = [(folder / f".{name}.{os.getpid()}", folder / name) for name in (WEIGHTS, CONFIG)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(held, new[0][0], metadata={"format": "pt"})
-        new[1][0].write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        for temporary, final in new:
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.replace(final)
+        with replacing(folder / WEIGHTS) as new:
+            save_file(held, new, metadata={"format": "pt"})
+        with replacing(folder / CONFIG) as new:
+            new.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder} cannot be written: {error}") from None
-    finally:
-        for temporary, _ in new:
-            with suppress(OSError):
-                temporary.unlink()

@@ -16,8 +16,6 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,6 +34,7 @@ from glassformer.recipes import read_recipe, to_toml
 from glassformer.run.building import build
 from glassformer.text import Tokenizer
 from glassformer.training.checkpoints import load_weights, weights
+from glassformer.writing import replacing
 
 RECIPE, CONFIG, WEIGHTS, METRICS = "recipe.toml", "config.json", "model.safetensors", "metrics.jsonl"
 HELD_OUT = ("valid", "test")
@@ -46,20 +45,6 @@ def write_text(path: Path, text: str) -> None:
     """Write a file at once: under a temporary name, flushed, then renamed."""
     with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name to write to; if all went well, the file is flushed and takes its place, else it is removed."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield new
-        new.chmod(0o644)
-        with new.open("rb") as file:
-            os.fsync(file.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def write_setting(folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer) -> None:

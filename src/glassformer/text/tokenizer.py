@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from array import array
 from collections.abc import Iterable
 from itertools import chain
@@ -16,6 +15,7 @@ from tokenizers import Tokenizer as Engine
 from glassformer.errors import InputError
 from glassformer.recipe import Tokenizer as Section
 from glassformer.text import kinds, sentencepiece
+from glassformer.writing import replacing
 
 # What the four special tokens are called, here and elsewhere; the first name is given where there is none.
 NAMES = {
@@ -73,15 +73,8 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write a `tokenizer.json`, which `transformers` opens too; a file that was there is replaced at once."""
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(self.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as new:
+            new.write_text(self.to_json(), encoding="utf-8")
 
     def to_json(self) -> str:
         """The contents of its `tokenizer.json`."""
