@@ -89,6 +89,7 @@ def make_batches(vocabulary: int, tokens: int, count: int, seed: int = 0) -> lis
         if groups[-1] and (len(groups[-1]) + 1) * length > tokens:
             groups.append([])
         groups[-1].append(length)
+    groups.pop()  # the last is not full
     draw.shuffle(groups)
     made = []
     for group in groups[:count]:

@@ -17,7 +17,7 @@ TILES = ((16, 2), (32, 2), (64, 4))  # tokens in a tile, and how many warps work
 
 
 @triton.jit
-def _place(tokens, length, heads, width, WIDTH: tl.constexpr):
+def _place(tokens, length, heads: tl.constexpr, width: tl.constexpr, WIDTH: tl.constexpr):
     """Where the vectors of one head lie in (B, T, H, K), seen from the first, and which of them are there."""
     features = tl.arange(0, WIDTH)[None, :]
     return tokens[:, None] * heads * width + features, (tokens[:, None] < length) & (features < width)
@@ -45,7 +45,7 @@ def _scores(
     return tl.where(allowed, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["queries", "keys"])  # one program for sentences of all lengths
 def _forward(
     query,
     key,
@@ -55,9 +55,9 @@ def _forward(
     level,
     queries,
     keys,
-    heads,
-    width,
     scale,
+    heads: tl.constexpr,
+    width: tl.constexpr,
     MASKED: tl.constexpr,
     CAUSAL: tl.constexpr,
     TILE: tl.constexpr,
@@ -91,7 +91,7 @@ def _forward(
     tl.store(where, tl.where(top == float("-inf"), 0.0, top) + tl.log(total), mask=rows < queries)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["queries", "keys"])
 def _backward(
     query,
     key,
@@ -105,9 +105,9 @@ def _backward(
     by_value,
     queries,
     keys,
-    heads,
-    width,
     scale,
+    heads: tl.constexpr,
+    width: tl.constexpr,
     MASKED: tl.constexpr,
     CAUSAL: tl.constexpr,
     TILE: tl.constexpr,
@@ -175,7 +175,7 @@ def forward(
     level = query.new_empty(sentences, heads, queries, dtype=torch.float32)
     _forward[(sentences, heads, tiles)](
         *(query, key, value, query if keep is None else keep, output, level),
-        *(queries, key.shape[1], heads, width, scale, keep is not None, causal, tile, wide),
+        *(queries, key.shape[1], scale, heads, width, keep is not None, causal, tile, wide),
         num_warps=warps,
     )
     return output, level
@@ -198,7 +198,7 @@ def backward(
     gradients = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
     _backward[(sentences, heads, tiles)](
         *(query, key, value, query if keep is None else keep, output, level, slope, *gradients),
-        *(queries, key.shape[1], heads, width, scale, keep is not None, causal, tile, wide),
+        *(queries, key.shape[1], scale, heads, width, keep is not None, causal, tile, wide),
         num_warps=warps,
     )
     return gradients
