@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
-Fraction = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=1, lt=2**31)]
-Place = Annotated[int, Field(ge=0, lt=2**31)]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
+# What is written is what is meant: true is no number, and neither is "100"; but a whole number may stand for any.
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict()]
+Switch = Annotated[bool, Strict()]
+Fraction = Annotated[Number, Field(ge=0, lt=1)]
+Count = Annotated[Whole, Field(ge=1, lt=2**31)]
+Place = Annotated[Whole, Field(ge=0, lt=2**31)]
+Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
 
 
 class Section(BaseModel):
@@ -99,8 +103,8 @@ class DatesSource(Section):
     locales: tuple[str, ...] = Field(
         ("en_US", "en_GB", "it", "fr", "de", "es", "pt", "nl", "hi", "ta"), description="languages, as Babel names them"
     )
-    first_year: Annotated[int, Field(ge=1, le=9999)] = Field(1950, description="the earliest year")
-    last_year: Annotated[int, Field(ge=1, le=9999)] = Field(2049, description="the latest year")
+    first_year: Annotated[Whole, Field(ge=1, le=9999)] = Field(1950, description="the earliest year")
+    last_year: Annotated[Whole, Field(ge=1, le=9999)] = Field(2049, description="the latest year")
     seed: Seed = Field(0, description="which dates are drawn")
 
     @model_validator(mode="after")
@@ -115,7 +119,7 @@ class ToySource(Section):
 
     kind: Literal["copy", "reverse", "sort"]
     count: Count = Field(5_000, description="training pairs")
-    symbols: Annotated[int, Field(ge=2, le=26)] = Field(12, description="different letters")
+    symbols: Annotated[Whole, Field(ge=2, le=26)] = Field(12, description="different letters")
     length: Count = Field(10, description="letters at most")
     seed: Seed = Field(0, description="which strings are drawn")
 
@@ -139,13 +143,13 @@ class Data(Section):
     """What is done to the examples before they are learned from."""
 
     normalise: Literal["nfc", "nfkc", "none"] = Field("nfc", description="Unicode normalisation")
-    strip: bool = Field(True, description="trim spaces at the ends, join runs of spaces")
+    strip: Switch = Field(True, description="trim spaces at the ends, join runs of spaces")
     max_characters: Count = Field(2_000, description="drop pairs with a longer side")
-    max_ratio: Annotated[float, Field(gt=1)] | None = Field(
+    max_ratio: Annotated[Number, Field(gt=1)] | None = Field(
         None, description="drop pairs whose lengths in characters differ by more than this factor"
     )
     duplicates: Literal["keep", "drop"] = Field("drop", description="pairs that were there before, word for word")
-    strict: bool = Field(False, description="stop at the first bad row instead of counting and reporting it")
+    strict: Switch = Field(False, description="stop at the first bad row instead of counting and reporting it")
     valid: Fraction = Field(0.02, description="share split off for validation where the source has no such file")
     test: Fraction = Field(0.02, description="share split off for testing where the source has no such file")
     seed: Seed = Field(0, description="which pairs are split off")
@@ -153,7 +157,7 @@ class Data(Section):
     long: Literal["drop", "truncate", "split"] = Field(
         "truncate", description="what happens to longer pairs (split: cut both sides in step)"
     )
-    workers: Annotated[int, Field(ge=0)] = Field(0, description="processes that tokenise; 0: one a core")
+    workers: Annotated[Whole, Field(ge=0)] = Field(0, description="processes that tokenise; 0: one a core")
 
 
 class Tokenizer(Section):
@@ -161,8 +165,8 @@ class Tokenizer(Section):
 
     kind: Literal["bpe", "unigram", "word", "character", "byte"] = Field("bpe", description="the kind of tokens")
     vocabulary: Count = Field(8_000, description="tokens at most, special ones included (byte: always 256 + 4)")
-    joint: bool = Field(True, description="one vocabulary for source and target")
-    lowercase: bool = Field(False, description="forget capitals")
+    joint: Switch = Field(True, description="one vocabulary for source and target")
+    lowercase: Switch = Field(False, description="forget capitals")
     sample: Count = Field(1_000_000, description="training pairs that the tokenizer is trained on, at most")
     path: str | None = Field(None, description="an existing tokenizer.json or SentencePiece model to use instead")
 
@@ -180,8 +184,8 @@ class Model(Section):
     attention_dropout: Fraction = Field(0.0, description="share of attention weights dropped in training")
     norm: Literal["pre", "post"] = Field("pre", description="where the norms stand")
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = Field("relu", description="of the feed-forward parts")
-    tie_source: bool = Field(True, description="one embedding for source and target (a joint vocabulary only)")
-    tie_output: bool = Field(True, description="the head shares the target's embedding")
+    tie_source: Switch = Field(True, description="one embedding for source and target (a joint vocabulary only)")
+    tie_output: Switch = Field(True, description="the head shares the target's embedding")
 
 
 class Train(Section):
@@ -193,24 +197,24 @@ class Train(Section):
     optimiser: Literal["adamw", "adam", "muon"] = Field(
         "adamw", description="muon: Muon for matrices, AdamW for the rest"
     )
-    lr: Annotated[float, Field(gt=0)] = Field(1e-3, description="the highest learning rate (of AdamW's part)")
-    muon_lr: Annotated[float, Field(gt=0)] = Field(0.02, description="the highest learning rate of Muon's part")
+    lr: Annotated[Number, Field(gt=0)] = Field(1e-3, description="the highest learning rate (of AdamW's part)")
+    muon_lr: Annotated[Number, Field(gt=0)] = Field(0.02, description="the highest learning rate of Muon's part")
     betas: tuple[Fraction, Fraction] = Field((0.9, 0.98), description="Adam's two decay rates")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(0.01, description="of matrices")
+    weight_decay: Annotated[Number, Field(ge=0)] = Field(0.01, description="of matrices")
     schedule: Literal["inverse-sqrt", "cosine", "linear", "constant", "wsd"] = Field(
         "inverse-sqrt", description="how the rate falls after warm-up; wsd: stable, then decay"
     )
-    warmup: Annotated[int, Field(ge=0)] = Field(400, description="steps in which the rate rises")
+    warmup: Annotated[Whole, Field(ge=0)] = Field(400, description="steps in which the rate rises")
     decay: Fraction = Field(0.2, description="the last share of the steps, in which wsd falls")
-    clip: Annotated[float, Field(ge=0)] = Field(1.0, description="the longest gradient; 0: any")
+    clip: Annotated[Number, Field(ge=0)] = Field(1.0, description="the longest gradient; 0: any")
     smoothing: Fraction = Field(0.1, description="label smoothing")
     precision: Literal["float32", "bf16"] = Field("float32", description="of the forward pass")
-    compile: bool = Field(False, description="torch.compile the model")
+    compile: Switch = Field(False, description="torch.compile the model")
     ema: Fraction = Field(0.0, description="decay of the moving average of weights; 0: none")
-    average: Annotated[int, Field(ge=0)] = Field(0, description="average the last so many checkpoints at the end")
+    average: Annotated[Whole, Field(ge=0)] = Field(0, description="average the last so many checkpoints at the end")
     validate_every: Count = Field(500, description="steps between validations")
     validate_sentences: Count = Field(500, description="validation pairs that are also decoded and scored, at most")
-    patience: Annotated[int, Field(ge=0)] = Field(
+    patience: Annotated[Whole, Field(ge=0)] = Field(
         0, description="validations without progress before stopping; 0: never"
     )
     watch: Literal["loss", "bleu", "chrf", "exact"] = Field("loss", description="what progress is measured by")
@@ -227,7 +231,7 @@ class Decode(Section):
     """How outputs are searched for in validation and by default afterwards."""
 
     beam: Count = Field(4, description="beam width; 1: greedy")
-    length_penalty: float = Field(1.0, description="the power of the length that log-probabilities are divided by")
+    length_penalty: Number = Field(1.0, description="the power of the length that log-probabilities are divided by")
     max_length: Count = Field(200, description="tokens in an output at most")
     batch: Count = Field(64, description="sentences decoded together")
 
