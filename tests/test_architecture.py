@@ -15,13 +15,14 @@ SOURCE = Path(glassformer.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 NAMES = [str(path.relative_to(SOURCE)) for path in MODULES]
 
-# Which rooms each room may import; every room may import itself, the errors and the writing of files.
+# Which rooms each room may import; every room may import itself, the errors, the writing and locking of files.
 # A new room needs a line here.
 MODEL_SIDE = {"parts", "models"}
 USE_SIDE = MODEL_SIDE | {"text", "data", "evaluation", "pretrained", "decoding", "tasks"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "writing": set(),
+    "locking": set(),
     "parts": set(),
     "models": {"parts"},
     "recipe": set(),
@@ -68,7 +69,7 @@ def package_of(path: Path) -> str:
 
 def wrong_imports(code: str, package: str, room: str) -> list[str]:
     """What this code imports of Glassformer and must not."""
-    allowed = MAY_IMPORT[room] | {room, "errors", "writing"}
+    allowed = MAY_IMPORT[room] | {room, "errors", "writing", "locking"}
     ours = [name.split(".") for name in imports(code, package) if name.split(".")[0] == "glassformer"]
     return [".".join(name) for name in ours if len(name) < 2 or name[1] not in allowed]
 
@@ -210,3 +211,19 @@ def test_importing_glassformer_is_quick_and_light() -> None:
         if best < 0.3:
             break
     assert best < 0.3
+
+
+def test_the_command_line_answers_without_torch() -> None:
+    code = (
+        "import sys, atexit, glassformer.cli as cli; atexit.register(lambda: print('torch' in sys.modules)); cli.main()"
+    )
+    for arguments in (["recipes"], ["--version"], ["train", "--help"]):
+        run = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)  # noqa: S603
+        assert run.stdout.splitlines()[-1] == "False"
+
+
+def test_what_is_offered_is_there_and_of_its_own_name() -> None:
+    for name in glassformer.__all__:
+        assert getattr(glassformer, name).__name__.split(".")[-1] == name
+    assert set(glassformer.__all__) <= set(dir(glassformer))
+    assert not hasattr(glassformer, "nothing")

@@ -7,14 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.decoding import BeamTrees, Hypothesis, Limits, Sampler, beam_search, greedy, sample, stream
 from glassformer.errors import ConfigurationError, GlassformerError, InputError
-from glassformer.looking import Trace, record
-from glassformer.models import EncoderDecoder, transformer, transformer_base, transformer_big, transformer_tiny
-from glassformer.parts import pack, pad, quantise
 
 if TYPE_CHECKING:
     from glassformer import pretrained
+    from glassformer.decoding import BeamTrees, Hypothesis, Limits, Sampler, beam_search, greedy, sample, stream
+    from glassformer.looking import Trace, record
+    from glassformer.models import EncoderDecoder, transformer, transformer_base, transformer_big, transformer_tiny
+    from glassformer.parts import pack, pad, quantise
     from glassformer.recipe import Recipe
     from glassformer.run import Run
 
@@ -24,11 +24,27 @@ except PackageNotFoundError:  # the source on a path, not installed
     __version__ = "0+source"
 
 
+ROOMS = ("decoding", "looking", "models", "parts", "pretrained")
+HOMES = {  # of what is offered here
+    "decoding": ("BeamTrees", "Hypothesis", "Limits", "Sampler", "beam_search", "greedy", "sample", "stream"),
+    "looking": ("Trace", "record"),
+    "models": ("EncoderDecoder", "transformer", "transformer_base", "transformer_big", "transformer_tiny"),
+    "parts": ("pack", "pad", "quantise"),
+}
+
+
 def __getattr__(name: str) -> Any:
-    """`gf.pretrained`, imported when it is first used."""
-    if name == "pretrained":
-        return import_module("glassformer.pretrained")
+    """Whatever needs torch is imported when it is first used: the command line answers without."""
+    if name in ROOMS:
+        return import_module(f"glassformer.{name}")
+    for home, names in HOMES.items():
+        if name in names:
+            return globals().setdefault(name, getattr(import_module(f"glassformer.{home}"), name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def load(path: str | Path, device: str = "auto") -> Run:

@@ -318,6 +318,18 @@ def test_what_killed_processes_left_is_swept_away_in_time(tmp_path: Path) -> Non
     assert new.exists()
 
 
+def test_what_a_killed_process_left_is_swept_away_and_what_another_makes_is_not(tmp_path: Path) -> None:
+    write(tmp_path, sentences(10))
+    dead = tmp_path / "cache" / f"{cache.UNFINISHED}dead"
+    dead.mkdir(parents=True)
+    (dead / cache.LOCK).touch()
+    with cache.unfinished(tmp_path / "cache") as alive:
+        prepared(TSV, tmp_path)
+        assert alive.exists()
+    assert not dead.exists()
+    assert not alive.exists()
+
+
 def test_nothing_to_train_on_is_a_sentence(tmp_path: Path) -> None:
     write(tmp_path, [])
     with pytest.raises(DataError, match="the source leaves no pair to train on: 0 rows read"):

@@ -93,6 +93,53 @@ def test_asked_to_stop_it_saves_and_says_so(straight: Path, command: Command, nu
         same(straight / "straight", stopped)
 
 
+def test_a_run_in_training_is_not_resumed_by_a_second_process(straight: Path, command: Command) -> None:
+    running, mine = straight / "running", straight / "my.toml"
+    process = start("train", mine, "--out", running)
+    wait_for(50, running)
+    complains(command("train", mine, "--out", running, "--resume"), 2, "running is being trained by another process")
+    assert end(process).code == 0
+    same(straight / "straight", running)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_asked_to_stop_while_it_prepares_it_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    cache, out = tmp_path / "cache", tmp_path / "runs" / "out"
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(cache))
+    mine = write(tmp_path / "my.toml", recipe(IDLE, {"source": {"count": 5_000_000, "length": 50}}))
+    process = start("train", mine, "--out", out)
+    late = time.monotonic() + 100
+    while not list(cache.glob(".making-*/corpus/train.text")) and time.monotonic() < late:
+        time.sleep(0.01)
+    process.send_signal(number)
+    answer = end(process)
+    assert (answer.code, answer.out) == (code, "")
+    assert "Traceback" not in answer.err
+    assert list(cache.iterdir()) == []
+    assert not out.parent.exists()
+
+
+SLOW = "import time; open({sign!r}, 'w').close(); time.sleep(100)"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_asked_to_stop_while_libraries_load_it_stops_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    sign = tmp_path / "loading"
+    (tmp_path / "torch.py").write_text(SLOW.format(sign=str(sign)), encoding="utf-8")  # in the place of the real one
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    process = start("translate", "--run", tmp_path)
+    late = time.monotonic() + 100
+    while not sign.exists() and time.monotonic() < late:
+        time.sleep(0.01)
+    process.send_signal(number)
+    answer = end(process)
+    assert (answer.code, answer.out, answer.err) == (code, "", "")
+
+
 def test_lines_through_a_pipe(trained: Run) -> None:
     lines = ["a b c", "", "d", "e f g h", "  ", "h"]
     answer = end(start("translate", "--run", str(trained.path)), "\n".join(lines) + "\n")

@@ -15,7 +15,7 @@ from glassformer.errors import ConfigurationError, RunError, TrainingError
 from glassformer.models import EncoderDecoder
 from glassformer.recipes import read_recipe
 from glassformer.run import Run, cache_folder, train
-from glassformer.run.folder import write_text, write_weights
+from glassformer.run.folder import reserved, write_text, write_weights
 from glassformer.run.telling import read_metrics, telling
 from tiny import IDLE, recipe, table
 
@@ -39,6 +39,22 @@ def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(tmp_path: Pat
 def test_weights_that_cannot_be_written_are_a_failure_of_the_work(trained: Run, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"model.safetensors cannot be written: .*the checkpoints are intact"):
         write_weights(tmp_path / "nowhere", trained.model)
+
+
+def test_a_folder_is_trained_into_by_one_at_a_time(tmp_path: Path) -> None:
+    out = tmp_path / "runs" / "one"
+    with reserved(out):
+        with pytest.raises(RunError, match="one is being trained by another process: choose another folder"):
+            train(recipe(IDLE), out)
+        assert out.exists()
+    assert list(tmp_path.iterdir()) == []  # nothing was written
+    train(recipe(IDLE), out)
+    assert not (out / ".lock").exists()
+
+
+def test_a_lock_that_nobody_holds_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()  # as a killed process leaves it
+    train(recipe(IDLE), tmp_path)
 
 
 def test_the_folder_holds_all_that_is_promised(trained: Run) -> None:

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
@@ -347,10 +346,11 @@ def _guarded(work: Callable[[], Any]) -> int | str | None:
         return _deaf()
     except OSError as error:
         return _complain(f"{error.filename or 'a file'}: {error.strerror or error}", 1)
-    except (MemoryError, torch.OutOfMemoryError):
+    except MemoryError:
         return _complain(NO_MEMORY, 1)
     except RuntimeError as error:
-        if "can't allocate memory" not in str(error):  # all that torch says on a CPU
+        no_memory = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+        if not no_memory:  # on a GPU torch has a name for it, on a CPU but a phrase
             raise
         return _complain(NO_MEMORY, 1)
     return code if isinstance(code, int) else 0

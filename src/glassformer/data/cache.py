@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -15,14 +18,16 @@ import tokenizers
 
 from glassformer.data.sources import own_files
 from glassformer.errors import DataError
+from glassformer.locking import take
 from glassformer.recipe import DatesSource, Recipe
 
 FORMAT = 1  # changes whenever the same recipe and files would give another corpus
 CONTENTS = "contents.json"
 UNFINISHED = ".making-"
+LOCK = "lock"  # in an unfinished folder, held by who makes it
 DIGESTS = "digests.json"
 LARGE = 1 << 26  # bytes above which a file's digest is remembered by its time and size
-OLD = 86_400  # seconds after which an unfinished folder is taken to be abandoned
+OLD = 86_400  # seconds after which an unfinished folder without a lock is taken to be abandoned
 
 
 def fingerprint(recipe: Recipe, base: Path, cache: Path) -> str:
@@ -119,14 +124,38 @@ def publish(making: Path, folder: Path) -> None:
             raise
 
 
-def sweep(cache: Path) -> None:
-    """Remove what killed processes left unfinished a day ago or earlier."""
-    for path in cache.glob(f"{UNFINISHED}*"):
+@contextmanager
+def unfinished(cache: Path) -> Iterator[Path]:
+    """A new folder to make a corpus in, locked; it is removed in the end, or by `sweep` if that does not come."""
+    folder, lock = _new(cache)
+    try:
+        yield folder
+    finally:
+        if lock is not None:
+            os.close(lock)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new(cache: Path) -> tuple[Path, int | None]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=cache))
         try:
-            if time.time() - path.stat().st_mtime > OLD:
-                shutil.rmtree(path, ignore_errors=True)
+            return folder, take(folder / LOCK)
+        except (BlockingIOError, FileNotFoundError):
+            continue  # somebody swept it away before it was locked
         except OSError:
-            continue
+            return folder, None  # where nothing can be locked, only its age tells
+
+
+def sweep(cache: Path) -> None:
+    """Remove what killed processes left unfinished."""
+    for folder in cache.glob(f"{UNFINISHED}*"):
+        with suppress(OSError):  # it is gone, or somebody is at work in it
+            if (folder / LOCK).exists():
+                os.close(take(folder / LOCK))
+            elif time.time() - folder.stat().st_mtime < OLD:
+                continue
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _checksum(path: Path) -> int:

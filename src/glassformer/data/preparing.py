@@ -7,7 +7,6 @@ them; then all texts are tokenised. Only when everything is written does the fol
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -48,8 +47,8 @@ def prepare(recipe: Recipe, base: Path, cache: Path, progress: Progress | None =
             return prepared
         cache.mkdir(parents=True, exist_ok=True)
         caches.sweep(cache)
-        with tempfile.TemporaryDirectory(prefix=caches.UNFINISHED, dir=cache, ignore_cleanup_errors=True) as name:
-            making = Path(name) / "corpus"
+        with caches.unfinished(cache) as place:
+            making = place / "corpus"
             making.mkdir()
             _make(recipe, base, making, progress or (lambda stage, done, total: None))
             caches.publish(making, folder)

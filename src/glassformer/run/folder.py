@@ -16,6 +16,8 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from torch import nn
 
 from glassformer.data import TokenPairs
 from glassformer.errors import RunError, TrainingError
+from glassformer.locking import take
 from glassformer.models import EncoderDecoder
 from glassformer.recipe import Model, Recipe
 from glassformer.recipes import read_recipe, to_toml
@@ -37,6 +40,7 @@ from glassformer.training.checkpoints import load_weights, weights
 from glassformer.writing import replacing
 
 RECIPE, CONFIG, WEIGHTS, METRICS = "recipe.toml", "config.json", "model.safetensors", "metrics.jsonl"
+LOCK = ".lock"  # there while somebody trains
 HELD_OUT = ("valid", "test")
 JOINT, SEPARATE = ("tokenizer.json",), ("source.tokenizer.json", "target.tokenizer.json")
 
@@ -45,6 +49,35 @@ def write_text(path: Path, text: str) -> None:
     """Write a file at once: under a temporary name, flushed, then renamed."""
     with replacing(path) as new:
         new.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def reserved(folder: Path) -> Iterator[None]:
+    """A folder to train into, made if need be, for this process alone. If it is still empty in the end, it goes."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TrainingError(f"{folder} cannot be written to: {error.strerror or error}") from None
+    lock = _lock(folder)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if lock is not None:
+                (folder / LOCK).unlink()
+                os.close(lock)
+            for each in made:
+                each.rmdir()  # which fails where something was written
+
+
+def _lock(folder: Path) -> int | None:
+    try:
+        return take(folder / LOCK)
+    except BlockingIOError:
+        raise RunError(f"{folder} is being trained by another process: choose another folder with --out") from None
+    except OSError:
+        return None  # where nothing can be locked, training goes on without
 
 
 def write_setting(folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -81,8 +81,9 @@ def train(
     """Train what the recipe says into the folder `out`; `base` is where the recipe's paths start from."""
     listener = Silence() if listener is None else listener
     recipe = anchored(recipe, base or Path.cwd())
-    with distribution(recipe.train.device, recipe.train.strategy) as place:
+    with distribution(recipe.train.device, recipe.train.strategy) as place, ExitStack() as held:
         place.alone(lambda: _check_out(recipe, out, resume))
+        place.alone(lambda: held.enter_context(files.reserved(out)))
         # Rank 0 prepares, so that the others find everything in the cache.
         place.alone(lambda: prepare(recipe, Path.cwd(), cache_folder(), listener.stage))
         prepared = prepare(recipe, Path.cwd(), cache_folder())
