@@ -15,6 +15,7 @@ from pathlib import Path
 
 from glassformer.data import Batches, prepare
 from glassformer.recipes import make_recipe
+from glassformer.tasks import PairCollator
 
 
 def made_up_words(dice: random.Random, count: int) -> list[str]:
@@ -101,12 +102,14 @@ def main() -> None:
         prepared = prepare(recipe, folder, folder / "cache")
         times["prepare_again"] = time.perf_counter() - start
         start = time.perf_counter()
-        batches = Batches(prepared.splits["train"], 4096, prepared.source_tokenizer, prepared.target_tokenizer, seed=0)
+        pairs = prepared.splits["train"]
+        collate = PairCollator(pairs, prepared.source_tokenizer.pad, prepared.target_tokenizer)
+        batches = Batches(pairs, 4096, collate, seed=0)
         times["batches_per_epoch"] = batches.batches_per_epoch
         times["plan"] = time.perf_counter() - start
         start, tokens, places, count = time.perf_counter(), 0, 0, 0
         for batch in islice(batches, arguments.batches):
-            tokens += batch.source_tokens + batch.target_tokens
+            tokens += batch.tokens
             places += batch.source.numel() + batch.target_out.numel()
             count += 1
         times["batch_ms"] = 1000 * (time.perf_counter() - start) / count

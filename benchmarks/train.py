@@ -47,9 +47,14 @@ class Batch:
     target_in: Tensor
     target_out: Tensor
     target_mask: Tensor
-    source_tokens: int
-    target_tokens: int
+    tokens: int
+    answers: int
     padding: float
+
+    @property
+    def places(self) -> int:
+        """With padding."""
+        return self.source.numel() + self.target_out.numel()
 
     def pin(self) -> Batch:
         """It is there already."""
@@ -101,7 +106,7 @@ def make_batches(vocabulary: int, tokens: int, count: int, seed: int = 0) -> lis
         source, out = source.where(mask, PAD), target[:, 1:].where(mask, PAD)
         inputs = target[:, :-1].where(mask, PAD)
         total = sum(group)
-        made.append(Batch(source, mask, inputs, out, mask, total, total, 1 - total / mask.numel()))
+        made.append(Batch(source, mask, inputs, out, mask, 2 * total, total, 1 - total / mask.numel()))
     return made
 
 
@@ -225,7 +230,7 @@ def race(size: Size, names: list[str], tokens: int, rounds: int, steps: int, dev
         print(f"  {name}: warm after {time.perf_counter() - start:.1f} s", flush=True)
     speeds: dict[str, list[float]] = {name: [] for name in names}
     for now in _groups(batches, steps):
-        real = sum(batch.source_tokens + batch.target_tokens for batch in now)
+        real = sum(batch.tokens for batch in now)
         for name, run in contenders.items():
             _wait(device)
             start = time.perf_counter()

@@ -12,9 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data import Batch, Batches, TokenPairs, planning
-from glassformer.data import batches as making
+from glassformer.data import Batches, TokenPairs, planning
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.tasks import PairBatch, PairCollator
 
 from .helpers import BYTES, prepared, store
 
@@ -37,11 +37,11 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> TokenPairs:
     return store(tmp_path_factory.mktemp("store"), pairs)
 
 
-def batches(pairs: TokenPairs, budget: int = 64, seed: int = 0, **more: Any) -> Batches:
-    return Batches(pairs, budget, BYTES, BYTES, seed, **more)
+def batches(pairs: TokenPairs, budget: int = 64, seed: int = 0, **more: Any) -> Batches[PairBatch]:
+    return Batches(pairs, budget, PairCollator(pairs, BYTES.pad, BYTES), seed, **more)
 
 
-def rows(found: list[Batch]) -> list[list[int]]:
+def rows(found: list[PairBatch]) -> list[list[int]]:
     return [batch.rows.tolist() for batch in found]
 
 
@@ -76,9 +76,9 @@ def test_a_batch_holds_what_its_rows_say(pairs: list[tuple[list[int], list[int]]
         assert (batch.target_in[~batch.target_mask] == BYTES.pad).all()
         assert (batch.target_out[~batch.target_mask] == BYTES.pad).all()
         assert batch.source_tokens == int(batch.source_mask.sum())
-        assert batch.target_tokens == int(batch.target_mask.sum())
+        assert batch.answers == int(batch.target_mask.sum())
         masks = torch.cat((batch.source_mask.flatten(), batch.target_mask.flatten()))
-        assert batch.padding == pytest.approx(1 - masks.double().mean().item())
+        assert 1 - batch.tokens / batch.places == pytest.approx(1 - masks.double().mean().item())
         assert batch.source.dtype == batch.target_in.dtype == batch.rows.dtype == torch.int64
 
 
@@ -108,10 +108,10 @@ def test_ranks_take_the_batches_in_turn_across_epochs(
     assert len({(each.epoch, each.position) for each in everyone}) == 1
 
 
-def test_a_rank_makes_no_batch_but_its_own(some: TokenPairs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_makes_no_batch_but_its_own(some: TokenPairs) -> None:
     made: list[int] = []
-    monkeypatch.setattr(making, "collate", lambda pairs, rows, *_: made.append(len(rows)))
-    list(islice(batches(some).share(1, 4), 5))
+    each = Batches(some, 64, lambda rows, _: made.append(len(rows)), seed=0)
+    list(islice(each.share(1, 4), 5))
     assert len(made) == 5
 
 
@@ -161,7 +161,7 @@ def test_a_pair_that_fits_no_batch_is_refused(some: TokenPairs) -> None:
 
 
 def test_what_cannot_be_is_refused(some: TokenPairs, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no pairs"):
+    with pytest.raises(InputError, match="no examples"):
         batches(store(tmp_path, []))
 
 
@@ -171,7 +171,7 @@ def test_a_batch_moves_whole(some: TokenPairs) -> None:
     tensors = [value for value in vars(moved).values() if isinstance(value, torch.Tensor)]
     assert len(tensors) == 6
     assert all(tensor.device.type == "meta" for tensor in tensors)
-    assert moved.target_tokens == batch.target_tokens
+    assert moved.answers == batch.answers
 
 
 @pytest.mark.skipif(not MULTI30K.is_dir(), reason="Multi30k is not beside this checkout, under ../shared/data")
@@ -180,7 +180,8 @@ def test_padding_is_under_five_percent_on_multi30k(tmp_path: Path) -> None:
              for split, name in (("train", "train"), ("valid", "val"), ("test", "test_2016_flickr"))}  # fmt: skip
     made = prepared({"kind": "aligned", **files}, tmp_path, kind="bpe", tokenizer={"vocabulary": 8000})
     assert len(made.splits["test"]) == 1000
-    each = Batches(made.splits["train"], 4096, made.source_tokenizer, made.target_tokenizer, seed=0)
-    found = [(b.source_tokens + b.target_tokens, b.source.numel() + b.target_out.numel()) for b in each]
+    pairs = made.splits["train"]
+    each = Batches(pairs, 4096, PairCollator(pairs, made.source_tokenizer.pad, made.target_tokenizer), seed=0)
+    found = [(b.tokens, b.places) for b in each]
     tokens, places = map(sum, zip(*found, strict=True))
     assert 1 - tokens / places < 0.04

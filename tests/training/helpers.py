@@ -26,7 +26,15 @@ class FakeBatch:
     target_out: Tensor
     target_mask: Tensor
     source_tokens: int
-    target_tokens: int
+    answers: int
+
+    @property
+    def tokens(self) -> int:
+        return self.source_tokens + self.answers
+
+    @property
+    def places(self) -> int:
+        return self.source.numel() + self.target_out.numel()
 
     def pin(self) -> FakeBatch:
         return self

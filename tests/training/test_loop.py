@@ -66,7 +66,7 @@ def test_the_first_loss_is_the_mean_over_real_tokens_of_both_batches(tmp_path: P
         logits = net(some.source, some.target_in, some.source_mask)
         wanted = some.target_out.masked_fill(~some.target_mask, -100).flatten()
         losses += F.cross_entropy(logits.flatten(0, 1), wanted, reduction="sum", label_smoothing=0.1).item()
-        tokens += some.target_tokens
+        tokens += some.answers
     trainer(tmp_path, 0.0, steps=1, accumulate=2, log=records.append).run()
     assert records[0]["loss"] == pytest.approx(losses / tokens, abs=1e-5)
 

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from glassformer.models import transformer
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.norms import BatchNorm, PaddingAware
-from glassformer.training import loss
-from glassformer.training.loss import Objective, sequence_loss, smoothed
+from glassformer.tasks import losses as loss
+from glassformer.tasks.losses import sequence_loss, smoothed
+from glassformer.training.objective import Objective
 
-from .helpers import batch, model
+from .helpers import FakeBatch, batch, model
 
 WIDTH, VOCABULARY = 8, 12
 
@@ -95,9 +96,7 @@ def test_another_head_is_served_too() -> None:
 
 
 def run(objective: Objective, sentences: Sequence[list[int]] = ([3, 4, 5], [6], [7, 8])) -> Tensor:
-    some = batch(list(sentences))
-    fields = some.source, some.source_mask, some.target_in, some.target_out, some.target_mask
-    return objective(*fields, some.target_tokens)  # type: ignore[no-any-return]
+    return objective(batch(list(sentences)))  # type: ignore[no-any-return]
 
 
 def test_the_objective_is_the_loss_of_the_model() -> None:
@@ -160,7 +159,7 @@ def test_a_batch_norm_that_is_aware_of_padding_learns_from_real_tokens_only() ->
         real = torch.tensor([[True] * 3, [True, True, False]])
         wider = [torch.nn.functional.pad(each, (0, 2)) for each in (source, keep, target, right, real)]
         losses[name] = [
-            float(Objective(copy.deepcopy(net))(s, k, t, r, m, 5).detach())
+            float(Objective(copy.deepcopy(net))(FakeBatch(s, k, t, r, m, 5, 5)).detach())
             for s, k, t, r, m in ((source, keep, target, right, real), wider)
         ]
     assert losses["aware"][0] == pytest.approx(losses["aware"][1], abs=1e-4)

@@ -1,6 +1,6 @@
-"""Data: from a source of pairs to batches of tokens."""
+"""Data: from a source of examples to batches of them."""
 
-from glassformer.data.batches import Batch, Batches
+from glassformer.data.batches import Batches
 from glassformer.data.cleaning import normalise
 from glassformer.data.preparing import Prepared, prepare
 from glassformer.data.reading import Progress
@@ -9,7 +9,6 @@ from glassformer.data.sources import own_splits, read_pairs
 from glassformer.data.store import TokenPairs
 
 __all__ = [
-    "Batch",
     "Batches",
     "Pair",
     "Prepared",

@@ -6,14 +6,24 @@ N pairs
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.store import TokenPairs
+from glassformer.data.store import Lengths
 from glassformer.errors import ConfigurationError
 
 POOL = 1_000_000  # pairs among which those of like length are put together
+
+
+class Examples(Protocol):
+    """What is known of examples before they are read: how long each is, on both sides, (N, 2)."""
+
+    @property
+    def lengths(self) -> Lengths:
+        """The tokens of each side."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -31,10 +41,10 @@ class Plan:
         return self.order[self.cuts[batch] : self.cuts[batch + 1]]
 
 
-def make_plan(pairs: TokenPairs, batch_tokens: int, seed: int, epoch: int, shuffle: bool) -> Plan:
+def make_plan(pairs: Examples, batch_tokens: int, seed: int, epoch: int, shuffle: bool) -> Plan:
     """The batches of an epoch: shuffle all, sort by length within pools, cut into batches, shuffle the batches."""
     dice = np.random.default_rng([seed % 2**64, epoch])
-    order = np.arange(len(pairs), dtype=np.int32)
+    order = np.arange(len(pairs.lengths), dtype=np.int32)
     if shuffle:
         dice.shuffle(order)
     counts = []

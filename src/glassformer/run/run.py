@@ -22,8 +22,9 @@ from glassformer.pretrained.files import read_config as read_checkpoint_config
 from glassformer.recipe import Data, Decode, Recipe, Train
 from glassformer.run import folder as files
 from glassformer.run.importing import IMPORT, Habits, read_habits, read_tokenizers
+from glassformer.tasks import sequence_loss
 from glassformer.text import Tokenizer
-from glassformer.training import resolve, sequence_loss
+from glassformer.training import resolve
 
 Progress = Callable[[int, int], None]  # done, of how many
 

@@ -23,6 +23,7 @@ from glassformer.run import folder as files
 from glassformer.run.building import build
 from glassformer.run.run import Run
 from glassformer.run.telling import telling
+from glassformer.tasks import PairCollator
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
 
@@ -110,7 +111,8 @@ def _learn(
     """The training itself, and the weights that come of it."""
     source, target = prepared.source_tokenizer, prepared.target_tokenizer
     options = recipe.train
-    batches = Batches(prepared.splits["train"], options.batch_tokens, source, target, options.seed)
+    pairs = prepared.splits["train"]
+    batches = Batches(pairs, options.batch_tokens, PairCollator(pairs, source.pad, target), options.seed)
     run = Run(recipe, model, source, target, out)
     valid = prepared.splits["valid"]
     validate = _validation(run, valid, options.validate_sentences) if len(valid) else None

@@ -4,7 +4,6 @@ from glassformer.training.checkpoints import Checkpoint, Checkpoints, load_weigh
 from glassformer.training.devices import resolve
 from glassformer.training.distribution import Distribution, distribution
 from glassformer.training.loop import Trainer
-from glassformer.training.loss import sequence_loss
 from glassformer.training.protocols import Outcome
 
 __all__ = [
@@ -16,6 +15,5 @@ __all__ = [
     "distribution",
     "load_weights",
     "resolve",
-    "sequence_loss",
     "weights",
 ]

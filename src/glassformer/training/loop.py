@@ -20,15 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, Stopped, TrainingError
+from glassformer.tasks import Batch, Loss, translation_loss
 from glassformer.training import randomness
 from glassformer.training.averaging import MovingAverage, mean
 from glassformer.training.checkpoints import Checkpoints, load_weights, weights
 from glassformer.training.devices import check_bf16, resolve
 from glassformer.training.distribution import Distribution, whole
-from glassformer.training.loss import Objective
 from glassformer.training.meter import Meter, Pace
+from glassformer.training.objective import Objective
 from glassformer.training.optimisers import optimiser
-from glassformer.training.protocols import Batch, Batches, Chosen, Log, Outcome, Reason, Validate
+from glassformer.training.protocols import Batches, Chosen, Log, Outcome, Reason, Validate
 from glassformer.training.schedules import schedule
 from glassformer.training.signals import Listener
 
@@ -40,7 +41,7 @@ class Trainer:
     """Trains a model on batches as the options say, and keeps its state under `folder`.
 
     `validate` is handed the model, on rank 0; `log` gets a dictionary every `log_every` steps and after each
-    validation, `tick` a small one every step. After `run`, `model` has the weights to use.
+    validation, `tick` a small one every step; `loss` is the task's. After `run`, `model` has the weights to use.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Trainer:
         log: Log | None = None,
         distribution: Distribution | None = None,
         tick: Log | None = None,
+        loss: Loss = translation_loss,
     ) -> None:
         self.batches, self.options, self.validate, self.log, self.tick = batches, options, validate, log, tick
         self.distribution = Distribution(resolve(options.device)) if distribution is None else distribution
@@ -62,7 +64,7 @@ class Trainer:
         model.to(self.device).train()
         # What is validated and kept must be whole: where the model is sharded, that is a copy of it.
         self.model, self._trained = copy.deepcopy(model) if self.distribution.sharded else model, model
-        objective = Objective(model, options.smoothing)
+        objective = Objective(model, options.smoothing, loss)
         if options.compile:
             objective.compile_parts(whole=not self.distribution.sharded)
         self._objective = self.distribution.wrap(objective, objective.blocks)
@@ -103,24 +105,24 @@ class Trainer:
         world, own = self.distribution.world, [self._move(batch) for batch in islice(batches, self.options.accumulate)]
         if not own:
             raise TrainingError("there is nothing to train on: the data makes no batch")
-        source, target, places, stop = self.distribution.count(
-            sum(batch.source_tokens for batch in own),
-            sum(batch.target_tokens for batch in own),
-            sum(batch.source.numel() + batch.target_out.numel() for batch in own),
+        answers, tokens, places, stop = self.distribution.count(
+            sum(batch.answers for batch in own),
+            sum(batch.tokens for batch in own),
+            sum(batch.places for batch in own),
             self._signals.heard,
         )
         loss = self.distribution.sum(self._gradients(own))
-        norm = self._norm() * (world / target)  # gradients are the mean over the ranks
+        norm = self._norm() * (world / answers)  # gradients are the mean over the ranks
         bad = ~(norm + loss).isfinite()
         clip = norm.div(self.options.clip).clamp_min_(1.0) if self.options.clip else torch.ones_like(norm)
         self.step += 1
-        self._optimiser.step(self._share(self.step), clip * (target / world), bad)
+        self._optimiser.step(self._share(self.step), clip * (answers / world), bad)
         for parameter in self._parameters:
             parameter.grad = None
         if self._average is not None:
             self._average.update(self.step)
-        self._meter.add(loss, target, norm, bad)
-        self._pace.add(source + target, places)
+        self._meter.add(loss, answers, norm, bad)
+        self._pace.add(tokens, places)
         if self.device.type == "cpu" or self._due(self.options.log_every):
             self._check_finite()
         if self.tick is not None and self.distribution.main:
@@ -133,14 +135,7 @@ class Trainer:
         for number, batch in enumerate(own, start=1):
             with self.distribution.accumulating(self._objective, number == len(own)):
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.options.precision == "bf16"):
-                    loss = self._objective(
-                        batch.source,
-                        batch.source_mask,
-                        batch.target_in,
-                        batch.target_out,
-                        batch.target_mask,
-                        batch.target_tokens,
-                    )
+                    loss = self._objective(batch)
                 loss.backward()
             total += loss.detach()
         return total

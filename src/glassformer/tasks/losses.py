@@ -1,4 +1,4 @@
-"""The loss: how surprised the model is by the words that really came next.
+"""Losses: how surprised a model is by what was right, summed, so that any number of batches make one step.
 
 Cross entropy with label smoothing ε: the wanted distribution gives 1 - ε to the right token and spreads ε evenly over
 the vocabulary, so that the model is not taught to be certain.
@@ -8,34 +8,23 @@ the vocabulary, so that the model is not taught to be certain.
 Logits of a whole batch, in float32, would be the largest thing in memory. So loss and gradient are computed together,
 a chunk of tokens at a time, and padding never meets the head.
 
-B batch, S source length, T target length, D model width, V vocabulary, N real target tokens, C tokens in a chunk
+B batch, T target length, D model width, V vocabulary or classes, N real target tokens, C tokens in a chunk
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.parts.embeddings import Head, TiedHead
-from glassformer.parts.norms import PaddingAware
 
 Chunk = Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]
 CPU_ROWS = 512  # tokens in a chunk on a CPU: more do not fit its cache, fewer make slow matrix products
 STORED = 2**27  # logits in a chunk on an accelerator: large enough to keep it busy
-
-
-class Predictor(Protocol):
-    """A model that reads a source and the words so far: `hidden` gives the vectors (B, T, D) that `head` scores."""
-
-    head: nn.Module
-
-    def hidden(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """The vectors (B, T, D) of the target's tokens."""
-        ...
 
 
 def smoothed(logits: Tensor, right: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -140,41 +129,6 @@ def sequence_loss(
     return _ChunkedLoss.apply(hidden, weight, bias, places, right, smoothing, chunk)  # type: ignore[no-any-return,no-untyped-call]
 
 
-class Objective(nn.Module):
-    """A model and its loss as one module, so that distribution and compilation have one thing to wrap."""
-
-    def __init__(self, model: nn.Module, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-        self.blocks = [block for part in model.modules() if isinstance(part, nn.ModuleList) for block in part]
-        self._hidden: Callable[..., Tensor] = model.hidden  # type: ignore[assignment]
-        self._chunk: Chunk = smoothed
-        self._aware = any(isinstance(part, PaddingAware) for part in model.modules())
-
-    def compile_parts(self, whole: bool = True) -> None:
-        """Let PyTorch compile what takes the time, for batches of any shape.
-
-        As a whole the model runs fastest. Where its blocks are sharded, each is compiled by itself; as they are all
-        alike, the first one's code serves the others.
-        """
-        self._chunk = torch.compile(smoothed, dynamic=True)
-        if whole:
-            self._hidden = torch.compile(self._hidden, dynamic=True)
-        else:
-            for block in self.blocks:
-                block.compile(dynamic=True)
-
-    def forward(
-        self,
-        source: Tensor,
-        source_mask: Tensor,
-        target_in: Tensor,
-        target_out: Tensor,
-        target_mask: Tensor,
-        tokens: int,
-    ) -> Tensor:
-        """The summed loss of a batch with so many real target tokens."""
-        also = (target_mask,) if self._aware else ()  # nobody but a batch norm looks at the target's padding
-        hidden = self._hidden(source, target_in, source_mask, *also)  # (B, T, D)
-        head: nn.Module = self.model.head  # type: ignore[assignment]
-        return sequence_loss(hidden, target_out, target_mask, tokens, head, self.smoothing, self._chunk)
+def class_loss(logits: Tensor, right: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The loss of the right classes (B) under logits (B, V), summed."""
+    return F.cross_entropy(logits.float(), right, reduction="sum", label_smoothing=smoothing)
