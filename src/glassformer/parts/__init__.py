@@ -14,6 +14,7 @@ from glassformer.parts.cache import Cache, DecoderState, KeyValues
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.feedforward import FeedForward, GatedFeedForward, gelu, gelu_tanh, relu, silu
+from glassformer.parts.lora import LoRA, LoRALinear, adapt, adapters, merge, merged, unmerge, use, using
 from glassformer.parts.masks import Mask, causal, documents, pad, padding, window
 from glassformer.parts.norms import BatchNorm, LayerNorm, PaddingAware, Placement, PostNorm, PreNorm, RMSNorm
 from glassformer.parts.packed import PackedLinear, pack
@@ -38,6 +39,8 @@ __all__ = [
     "KeyValues",
     "LayerNorm",
     "Learned",
+    "LoRA",
+    "LoRALinear",
     "Mask",
     "MultiHeadAttention",
     "NoPositions",
@@ -51,6 +54,8 @@ __all__ = [
     "Rotary",
     "Sinusoidal",
     "TiedHead",
+    "adapt",
+    "adapters",
     "attention",
     "causal",
     "cosine_similarity",
@@ -59,6 +64,8 @@ __all__ = [
     "fused_attention",
     "gelu",
     "gelu_tanh",
+    "merge",
+    "merged",
     "pack",
     "pad",
     "padding",
@@ -67,5 +74,8 @@ __all__ = [
     "scaled_dot_similarity",
     "silu",
     "simple_self_attention",
+    "unmerge",
+    "use",
+    "using",
     "window",
 ]

@@ -10,16 +10,14 @@ B batch, T length, D model width, V vocabulary
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import NoReturn, Self, TypeVar
+from typing import NoReturn, Self
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import GlassformerError
-from glassformer.parts.embeddings import TiedHead
-
-Model = TypeVar("Model", bound=nn.Module)
+from glassformer.parts.linears import Model, matrix, swap_linears
+from glassformer.parts.lora import flatten
 
 LEAST = 2**20  # weights: with fewer, the usual kernels are as fast
 ROWS = 64  # how many vectors the layout is made for; it serves any number
@@ -80,30 +78,10 @@ def pack(model: Model) -> Model:
     A packed copy cannot be saved: save the original, and pack it again after loading.
     """
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    return swap_linears(copy.deepcopy(model, shared), _packed)
+    return swap_linears(flatten(copy.deepcopy(model, shared)), lambda part: _packed(*matrix(part)))
 
 
 def _packed(weight: Tensor, bias: Tensor | None) -> nn.Module | None:
     if weight.device.type != "cpu" or weight.dtype != torch.float32 or weight.numel() < LEAST:
         return None
     return PackedLinear(weight, bias) if torch.backends.mkldnn.is_available() else None  # type: ignore[no-untyped-call]
-
-
-def swap_linears(model: Model, make: Callable[[Tensor, Tensor | None], nn.Module | None]) -> Model:
-    """The model with its linear parts and tied heads replaced by what is made of their weights; None: it stays."""
-    made: dict[nn.Module, nn.Module | None] = {}  # a part that stands in two places stays one part
-
-    def instead(part: nn.Module) -> nn.Module | None:
-        if isinstance(part, TiedHead):
-            return make(part.embedding.weight, part.bias)
-        return make(part.weight, part.bias) if isinstance(part, nn.Linear) else None
-
-    for module in list(model.modules()):
-        for name, part in list(module._modules.items()):
-            if part is None:
-                continue
-            if part not in made:
-                made[part] = instead(part)
-            if (new := made[part]) is not None:
-                setattr(module, name, new)
-    return instead(model) or model  # type: ignore[return-value]

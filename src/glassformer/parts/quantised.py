@@ -12,15 +12,14 @@ B batch, T length, D inputs, F outputs
 from __future__ import annotations
 
 import copy
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError
-from glassformer.parts.packed import OnlyHere, swap_linears
-
-Model = TypeVar("Model", bound=nn.Module)
+from glassformer.parts.linears import LinearPart, Model, matrix, swap_linears
+from glassformer.parts.lora import flatten
+from glassformer.parts.packed import OnlyHere
 
 LEAST = 2**18  # weights: with fewer, rounding takes longer than it saves
 ZERO = 64  # tokens are stored unsigned, around this number
@@ -92,5 +91,10 @@ def quantise(model: Model, least: int = LEAST) -> Model:
 
     It cannot be saved: save the original, and quantise it again after loading.
     """
-    copied = copy.deepcopy(model).float().eval().requires_grad_(False)
-    return swap_linears(copied, lambda weight, bias: Int8Linear(weight, bias) if weight.numel() >= least else None)
+
+    def rounded_part(part: LinearPart) -> Int8Linear | None:
+        weight, bias = matrix(part)
+        return Int8Linear(weight, bias) if weight.numel() >= least else None
+
+    copied = flatten(copy.deepcopy(model)).float().eval().requires_grad_(False)
+    return swap_linears(copied, rounded_part)
