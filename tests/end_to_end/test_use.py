@@ -92,6 +92,8 @@ def test_eight_bits_translate_and_score_as_well(
         json.loads(command("evaluate", "--run", trained.path, "--json", *more).out) for more in ([], ["--int8"])
     )
     assert rounded["exact"] == pytest.approx(plain["exact"], abs=0.02)
+    assert rounded["perplexity"] != plain["perplexity"]  # it is the same model's that translated
+    assert rounded["perplexity"] == pytest.approx(plain["perplexity"], rel=0.05)
     exact, close = (trained.search(["a b c d"], int8=int8)[0][0] for int8 in (False, True))
     assert exact.text == close.text
     assert exact.score != close.score  # it was another model

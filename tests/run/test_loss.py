@@ -1,6 +1,7 @@
 """The loss and the scores of a run, against computations that share nothing with it."""
 
 import math
+from functools import partial
 
 import pytest
 import sacrebleu
@@ -8,7 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.errors import InputError
+from glassformer.parts import quantise
 from glassformer.run import Run
+from glassformer.run import run as using
 
 PAIRS = [("a b c", "a b c"), ("d", "d e f g"), ("h g f e d", "h"), ("b b", "c c c c")]
 
@@ -46,6 +49,13 @@ def test_long_targets_are_cut_and_many_pairs_do_not_take_more_than_training(trai
     finally:
         watch.remove()
     assert max(rows * length for rows, length in shapes) <= budget
+
+
+def test_the_loss_in_8_bits_is_that_of_the_model_in_8_bits(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(using, "quantise", partial(quantise, least=0))  # the model is small: all of it
+    rounded = Run(trained.recipe, quantise(trained.model, least=0), trained.source, trained.target)
+    assert trained.loss(PAIRS, int8=True) == pytest.approx(one_by_one(rounded, PAIRS), rel=1e-4)
+    assert trained.loss(PAIRS, int8=True) != pytest.approx(trained.loss(PAIRS), rel=1e-4)
 
 
 def test_what_it_learned_is_likelier_than_what_it_did_not(trained: Run) -> None:

@@ -208,15 +208,15 @@ class Run:
         """Translate the sources of some pairs, and compare with their targets."""
         sources, references = [source for source, _ in pairs], [target for _, target in pairs]
         outputs = [each.text for each in self.translate(sources, beam=beam, int8=int8, progress=progress)]
-        return Evaluation(score(outputs, references), self.loss(pairs), outputs)
+        return Evaluation(score(outputs, references), self.loss(pairs, int8=int8), outputs)
 
     @torch.inference_mode()
-    def loss(self, pairs: Sequence[tuple[str, str]], size: int = 64) -> float:
+    def loss(self, pairs: Sequence[tuple[str, str]], size: int = 64, int8: bool = False) -> float:
         """The mean of -log p over all target tokens, ends included, given the right tokens before each.
 
         Targets are cut off where sources are. At most `size` pairs go together, and no more than in training.
         """
-        model = self._translator()
+        model = quantise(self._translator()) if int8 else self._translator()
         most, budget = self.recipe.data.max_tokens, self.recipe.train.batch_tokens
         encoded = [(self.encode(source), self.target.encode(target)[:most]) for source, target in pairs]
         left = sorted((pair for pair in encoded if pair[0]), key=lambda pair: max(map(len, pair)))
