@@ -2,6 +2,8 @@
 
 model = gf.pretrained.load("path/to/folder")        # or the name of a model on the Hugging Face hub
 gf.pretrained.save(model, "another/folder")         # `transformers` loads it
+gf.pretrained.load_lora(model, "path/to/adapter")   # one of `peft`'s, or ours
+gf.pretrained.save_lora(model, "another/adapter")   # `peft` loads it
 """
 
 from __future__ import annotations
@@ -13,22 +15,12 @@ import torch
 from torch import nn
 
 from glassformer.errors import ConfigurationError, InputError
-from glassformer.pretrained import bart, bert, files, gpt2, llama, t5, vit
-from glassformer.pretrained.adapter import Adapter, made_of
+from glassformer.parts import adapters, merged
+from glassformer.pretrained import files
+from glassformer.pretrained.adapter import made_of
+from glassformer.pretrained.families import ADAPTERS, ARCHITECTURES, counterpart
+from glassformer.pretrained.lora import load_lora, save_lora
 from glassformer.pretrained.names import Tensors
-
-ADAPTERS: list[Adapter] = [
-    bart.BART,
-    bart.MARIAN,
-    bert.BERT,
-    bert.ROBERTA,
-    gpt2.ADAPTER,
-    llama.ADAPTER,
-    t5.ADAPTER,
-    vit.CAPTIONER,
-    vit.VIT,
-]
-ARCHITECTURES = {architecture: adapter for adapter in ADAPTERS for architecture in adapter.architectures}
 
 
 def load(source: str | Path) -> nn.Module:
@@ -50,9 +42,10 @@ def load(source: str | Path) -> nn.Module:
 
 
 def save(model: nn.Module, folder: str | Path) -> None:
-    """Write a model as a checkpoint that `transformers` loads to the same numbers."""
+    """Write a model as a checkpoint that `transformers` loads to the same numbers; an adapter in use is merged."""
+    model = merged(model) if adapters(model) else model
     made = made_of(model)
-    adapter = next((each for each in ADAPTERS if each.family.__name__ == made.family), None)
+    adapter = counterpart(made)
     if adapter is None:
         known = ", ".join(sorted(each.family.__name__ for each in ADAPTERS))
         raise ConfigurationError(f'the family "{made.family}" has no counterpart there: these have: {known}')
@@ -77,4 +70,4 @@ def _architecture(config: dict[str, object], folder: Path) -> str:
     return architecture
 
 
-__all__ = ["ARCHITECTURES", "load", "save"]
+__all__ = ["ARCHITECTURES", "load", "load_lora", "save", "save_lora"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
 from glassformer.errors import ConfigurationError, GlassformerError
 from glassformer.models import Made
-from glassformer.parts import gelu, gelu_tanh, relu, silu
+from glassformer.parts import Embedding, Head, gelu, gelu_tanh, relu, silu
 from glassformer.pretrained.names import Table
 
 Config = dict[str, Any]
@@ -80,11 +80,21 @@ class Adapter:
 
 
 def made_of(model: nn.Module) -> Made:
-    """How a model was made."""
+    """How a model was made; a head that was tied, and has become one of its own, is said to be one."""
     made = getattr(model, "made", None)
     if not isinstance(made, Made):
         raise ConfigurationError(f"a {type(model).__name__} that no family function has made cannot be described")
-    return made
+    if not made.arguments.get("tie_output") or not _has_own_head(model):
+        return made
+    changes: dict[str, Any] = {"tie_output": False}
+    if made.arguments.get("scaled", False) is None:  # T5's tied heads are, unless told otherwise
+        changes["scaled"] = True
+    return replace(made, arguments={**made.arguments, **changes})
+
+
+def _has_own_head(model: nn.Module) -> bool:
+    tables = {id(part.weight) for part in model.modules() if isinstance(part, Embedding)}
+    return any(isinstance(part, Head) and id(part.weight) not in tables for part in model.modules())
 
 
 def here(number: Number, value: Any) -> Any:

@@ -51,11 +51,15 @@ def find(source: str | Path) -> Path:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """A checkpoint's config.json."""
-    path = folder / CONFIG
+    return read_object(folder / CONFIG, "it is no checkpoint in Hugging Face's layout")
+
+
+def read_object(path: Path, without: str) -> dict[str, Any]:
+    """An object in JSON; `without` says what it means that the file is not there."""
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{folder} holds no {CONFIG}: it is no checkpoint in Hugging Face's layout") from None
+        raise InputError(f"{path.parent} holds no {path.name}: {without}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     if not isinstance(config, dict):
@@ -94,14 +98,14 @@ def _weight_files(folder: Path) -> list[Path]:
     raise InputError(f"{folder} holds no {WEIGHTS}: weights of another format are converted by transformers' own tools")
 
 
-def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
-    """Write a checkpoint that `transformers` loads."""
+def write(folder: Path, config: dict[str, Any], tensors: Tensors, names: tuple[str, str] = (CONFIG, WEIGHTS)) -> None:
+    """Write a checkpoint that `transformers` loads, or the like under other names."""
     held = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with replacing(folder / WEIGHTS) as new:
+        with replacing(folder / names[1]) as new:
             save_file(held, new, metadata={"format": "pt"})
-        with replacing(folder / CONFIG) as new:
+        with replacing(folder / names[0]) as new:
             new.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except (OSError, SafetensorError) as error:
         raise InputError(f"{folder} cannot be written: {error}") from None

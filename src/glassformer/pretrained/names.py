@@ -119,6 +119,19 @@ class Table:
             return None
         return _fill(held.theirs, block) + suffix
 
+    def module(self, own: str) -> tuple[str, list[str]]:
+        """Their name of a linear part of ours, and our names of all that they keep as one with it."""
+        held, block, suffix = self._held(f"{own}.weight")
+        theirs, *ours = ((_fill(name, block) + suffix).removesuffix(".weight") for name in (held.theirs, *held.ours))
+        return theirs, ours
+
+    def in_module(self, own: str) -> bool:
+        """Whether one of our tensors is the weight or the bias of a module of theirs, and not a tensor by itself."""
+        try:
+            return bool(self._held(own)[2])
+        except ConfigurationError:
+            return False
+
     def _today(self, name: str) -> str:
         """How a tensor is called now: norms once had a gamma and a beta, and the stack is told from its head."""
         name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
