@@ -64,13 +64,13 @@ def train(
 
     The run goes into the folder `out`; for a file that may be left out and is runs/NAME then, as on the command line.
     """
-    from glassformer.recipes import find_recipe, make_recipe, read_recipe
+    from glassformer.recipes import base_of, find_recipe, make_recipe, read_recipe
     from glassformer.run import train as run_training
 
     if isinstance(recipe, str | Path):
         path = find_recipe(str(recipe))
         folder = Path("runs") / path.stem if out is None else Path(out)
-        return run_training(read_recipe(path, changes), folder, base=path.parent, resume=resume)
+        return run_training(read_recipe(path, changes), folder, base=base_of(path), resume=resume)
     if changes:
         raise ConfigurationError("changes are made to recipe files: change the recipe itself instead")
     if out is None:

@@ -60,17 +60,17 @@ def train(
     """
     from glassformer.cli.progress import TrainingProgress
     from glassformer.cli.showing import finish
-    from glassformer.recipes import find_recipe, read_recipe
+    from glassformer.recipes import base_of, find_recipe, read_recipe
     from glassformer.run import train as run_training
 
     path = find_recipe(recipe)
     chosen = Path("runs") / path.stem if folder is None else folder
     read = read_recipe(path, changes)
     if os.environ.get("RANK", "0") != "0":  # torchrun's other processes work in silence
-        run_training(read, chosen, base=path.parent, resume=resume)
+        run_training(read, chosen, base=base_of(path), resume=resume)
         return
     with TrainingProgress() as progress:
-        run = run_training(read, chosen, base=path.parent, resume=resume, listener=progress)
+        run = run_training(read, chosen, base=base_of(path), resume=resume, listener=progress)
     finish(run, chosen)
 
 
@@ -267,11 +267,11 @@ def data(
     from glassformer.cli.progress import TrainingProgress
     from glassformer.cli.showing import describe
     from glassformer.data import prepare
-    from glassformer.recipes import anchored, find_recipe, read_recipe
+    from glassformer.recipes import anchored, base_of, find_recipe, read_recipe
     from glassformer.run import cache_folder
 
     path = find_recipe(recipe)
-    read = anchored(read_recipe(path, changes), path.parent)  # as train does, which finds it in the cache
+    read = anchored(read_recipe(path, changes), base_of(path))  # as train does, which finds it in the cache
     with TrainingProgress() as progress:
         prepared = prepare(read, Path.cwd(), cache_folder(), progress.stage)
     describe(prepared, read, samples, as_json)

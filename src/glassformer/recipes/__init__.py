@@ -124,6 +124,11 @@ def find_recipe(name: str) -> Path:
     raise RecipeError(f"{name}: there is no such file, and no recipe of this name ships: {hint}")
 
 
+def base_of(path: Path) -> Path:
+    """Where the paths in a recipe start from: its folder; for a recipe that ships, wherever the user is."""
+    return Path.cwd() if path in bundled().values() else path.parent
+
+
 def anchored(recipe: Recipe, base: Path) -> Recipe:
     """The recipe with its paths made absolute, so that it can be read from anywhere on this machine."""
 

@@ -1,0 +1,78 @@
+"""The recipes that ship are what they say: they are read, they train, and the small ones teach."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import glassformer as gf
+from glassformer.recipe import AlignedSource, DebianSource, TsvSource
+from glassformer.recipes import base_of, bundled, read_recipe
+
+TOYS = ["copy", "reverse", "sort"]
+FEW = ["train.steps=3", "train.validate_every=2", "train.validate_sentences=2", "train.save_every=2"]
+
+
+def pairs(folder: Path) -> None:
+    for language in ("en", "de"):
+        lines = [f"{language} {i} word {i * i}" for i in range(200)]
+        (folder / f"train.{language}").write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_there_is_one_for_each_beginning() -> None:
+    assert {*TOYS, "dates", "debian", "translate"} <= bundled().keys()
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_letters_train_for_a_few_steps(name: str, tmp_path: Path) -> None:
+    run = gf.train(name, tmp_path / "run", changes=[*FEW, "source.count=200"])
+    assert run.recipe.source.kind == name
+    ids = run.source.encode("a b c d e f g h i j")
+    assert len(ids) == 10
+    assert run.source.unknown not in ids  # the vocabulary has room for all letters
+
+
+def test_the_template_trains_on_files_beside_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert base_of(bundled()["translate"]) == tmp_path
+    run = gf.train("translate", changes=[*FEW, "model.width=16", "model.layers=1", "tokenizer.vocabulary=280"])
+    assert run.path == Path("runs/translate")
+    assert isinstance(run.recipe.source, AlignedSource)
+    assert run.recipe.source.train == (str(tmp_path / "train.en"), str(tmp_path / "train.de"))
+
+
+def test_a_copy_of_the_template_has_its_paths_from_where_it_lies(tmp_path: Path) -> None:
+    assert base_of(tmp_path / "my.toml") == tmp_path
+
+
+def test_what_the_template_offers_behind_comments_is_right_too(tmp_path: Path) -> None:
+    text = bundled()["translate"].read_text(encoding="utf-8")
+    table = text.replace('kind = "aligned"', "#").replace('train = ["train.en", "train.de"]', "")
+    for line in ('kind = "tsv"', 'train = "pairs.tsv"', "columns = [0, 1]", 'precision = "bf16"', "compile = true"):
+        assert f"# {line}" in table
+        table = table.replace(f"# {line}", line)
+    (tmp_path / "my.toml").write_text(table, encoding="utf-8")
+    read = read_recipe(tmp_path / "my.toml")
+    assert isinstance(read.source, TsvSource)
+    assert (read.source.train, read.train.compile) == ("pairs.tsv", True)
+    files = text.replace("# valid = [", "valid = [").replace("# test = [", "test = [")
+    (tmp_path / "my.toml").write_text(files, encoding="utf-8")
+    source = read_recipe(tmp_path / "my.toml").source
+    assert isinstance(source, AlignedSource)
+    assert source.test == ("test.en", "test.de")
+
+
+def test_package_descriptions_in_three_languages() -> None:
+    for language in ("it", "fr", "de"):
+        source = read_recipe(bundled()["debian"], [f"source.language={language}"]).source
+        assert source == DebianSource(kind="debian", language=language)
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("name", TOYS)
+def test_letters_are_learned(name: str, tmp_path: Path) -> None:
+    seed = random.randrange(2**31)
+    run = gf.train(name, tmp_path / "run", changes=[f"train.seed={seed}", f"source.seed={seed}"])
+    exact = run.evaluate(run.pairs("test")).scores.exact
+    assert exact >= 0.97, f"{exact:.1%} with the seed {seed}"
