@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from glassformer.models import EncoderDecoder, transformer, transformer_base, transformer_big, transformer_tiny
     from glassformer.parts import pack, pad, quantise
     from glassformer.recipe import Recipe
-    from glassformer.run import Run
 
 try:
     __version__ = version("glassformer")
@@ -47,11 +46,14 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def load(path: str | Path, device: str = "auto") -> Run:
-    """A trained run, ready for use: `gf.load("runs/dates").translate(["5 May 2031"], beam=5)`."""
-    from glassformer.run import Run
+def load(path: str | Path, device: str = "auto") -> Any:
+    """A trained run, ready for its task: `gf.load("runs/dates").translate(["5 May 2031"], beam=5)`.
 
-    return Run.load(path, device)
+    A run that translates or generates is a `Run`, one that classifies a `Classifier`.
+    """
+    from glassformer.run import load as load_run
+
+    return load_run(path, device)
 
 
 def train(
@@ -59,7 +61,7 @@ def train(
     out: str | Path | None = None,
     changes: list[str] | None = None,
     resume: bool = False,
-) -> Run:
+) -> Any:
     """Train what a recipe says: a file, the name of a recipe that ships, or its contents.
 
     The run goes into the folder `out`; for a file that may be left out and is runs/NAME then, as on the command line.

@@ -5,7 +5,7 @@ Each section is a class here, each key a field with its meaning; the reference i
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
@@ -37,7 +37,10 @@ class TsvSource(Files):
     """A table of tab-separated columns, one pair a line."""
 
     kind: Literal["tsv"]
-    columns: tuple[Place, Place] = Field((0, 1), description="the columns of source and target, counted from 0")
+    columns: Annotated[tuple[Place, ...], Field(min_length=2, max_length=3)] = Field(
+        (0, 1), description="the columns of source and target, counted from 0; of two texts and a label: three"
+    )
+    header: Switch = Field(False, description="the first line names the columns")
 
 
 class AlignedSource(Section):
@@ -53,7 +56,9 @@ class JsonlSource(Files):
     """One JSON object a line."""
 
     kind: Literal["jsonl"]
-    fields: tuple[str, str] = Field(("source", "target"), description="the names of source and target")
+    fields: Annotated[tuple[str, ...], Field(min_length=2, max_length=3)] = Field(
+        ("source", "target"), description="the names of source and target; of two texts and a label: three"
+    )
 
 
 class FolderSource(Section):
@@ -139,6 +144,31 @@ Source = Annotated[
 ]
 
 
+class TranslationTask(Section):
+    """From a text to a text: translation, summaries, spelling to sound."""
+
+    kind: Literal["translation"] = "translation"
+
+
+class ClassificationTask(Section):
+    """From a text, or two, to one of the labels that occur in training."""
+
+    kind: Literal["classification"]
+
+
+Task = Annotated[
+    TranslationTask | ClassificationTask,
+    Field(discriminator="kind", description="what is learned"),
+]
+
+# What a task's recipe says where it says nothing; the other tasks' defaults are the fields' own.
+TASK_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
+    "classification": {"model": {"family": "bert"}, "train": {"smoothing": 0.0, "watch": "accuracy"}},
+}
+FAMILIES = {"translation": ("transformer",), "classification": ("bert", "roberta")}
+WATCHED = {"translation": ("loss", "bleu", "chrf", "exact"), "classification": ("loss", "accuracy", "f1")}
+
+
 class Data(Section):
     """What is done to the examples before they are learned from."""
 
@@ -172,9 +202,12 @@ class Tokenizer(Section):
 
 
 class Model(Section):
-    """The Transformer to train."""
+    """The model to train."""
 
-    family: Literal["transformer"] = Field("transformer", description="the family")
+    family: Literal["transformer", "bert", "roberta"] = Field("transformer", description="the family")
+    pretrained: str | None = Field(
+        None, description="a checkpoint to begin with, a folder or a hub name; it decides on all keys here but dropout"
+    )
     width: Count = Field(256, description="numbers in a token's vector")
     heads: Count = Field(4, description="attention heads")
     layers: Count = Field(3, description="encoder blocks")
@@ -217,7 +250,9 @@ class Train(Section):
     patience: Annotated[Whole, Field(ge=0)] = Field(
         0, description="validations without progress before stopping; 0: never"
     )
-    watch: Literal["loss", "bleu", "chrf", "exact"] = Field("loss", description="what progress is measured by")
+    watch: Literal["loss", "bleu", "chrf", "exact", "accuracy", "f1"] = Field(
+        "loss", description="what progress is measured by: the loss, or a score of the task's"
+    )
     save_every: Count = Field(500, description="steps between checkpoints")
     keep: Count = Field(3, description="checkpoints kept, besides the best")
     log_every: Count = Field(50, description="steps between lines in metrics.jsonl")
@@ -240,6 +275,7 @@ class Recipe(Section):
     """A whole recipe."""
 
     title: str = Field("", description="what this recipe makes, in a line")
+    task: Task = TranslationTask()
     source: Source
     data: Data = Data()
     tokenizer: Tokenizer = Tokenizer()
@@ -247,11 +283,32 @@ class Recipe(Section):
     train: Train = Train()
     decode: Decode = Decode()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _for_its_task(cls, table: Any) -> Any:
+        """What is not said is what is usual for the task."""
+        task = table.get("task") if isinstance(table, dict) else None
+        kind = task.get("kind") if isinstance(task, dict) else None
+        usual = TASK_DEFAULTS.get(kind, {}) if isinstance(kind, str) else {}
+        said = {name: table.get(name, {}) for name in usual}
+        return {**table, **{name: {**usual[name], **each} for name, each in said.items() if isinstance(each, dict)}}
+
+    @model_validator(mode="after")
+    def _suits_its_task(self) -> Recipe:
+        kind = self.task.kind
+        for key, found, known in (
+            ("model.family", self.model.family, FAMILIES[kind]),
+            ("train.watch", self.train.watch, WATCHED[kind]),
+        ):
+            if found not in known and not (key == "model.family" and self.model.pretrained):
+                raise ValueError(f"{key} is {found!r}: for {kind} it is one of {', '.join(known)}")
+        return self
+
     @model_validator(mode="after")
     def _fits(self) -> Recipe:
         if self.model.width % self.model.heads:
             raise ValueError(f"model.width {self.model.width} does not divide into model.heads {self.model.heads}")
-        if self.model.tie_source and not self.tokenizer.joint:
+        if self.model.family == "transformer" and self.model.tie_source and not self.tokenizer.joint:
             raise ValueError("model.tie_source needs tokenizer.joint: two vocabularies cannot share one embedding")
         if self.data.max_tokens >= self.train.batch_tokens:
             raise ValueError(

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import models
 
 from glassformer.data import cache, prepare, preparing, tokenising
-from glassformer.data.tokenising import encode, pieces
+from glassformer.data.encoding import encode, pieces
 from glassformer.errors import DataError, TrainingError
 from glassformer.recipes import make_recipe
 

@@ -92,7 +92,7 @@ def test_bad_rows_of_a_table(kind: str, tmp_path: Path) -> None:
     [
         ("{", "not JSON", "t:1: is not a JSON object"),
         ('{"source": "a"}', "missing field", "t:1: has no text under target"),
-        ('{"source": "a", "target": 3}', "missing field", "t:1: has no text under target"),
+        ('{"source": "a", "target": [3]}', "missing field", "t:1: has no text under target"),
         ("[1]", "missing field", "t:1: has no text under source"),
         ('{"source": "", "target": "b"}', "empty side", "t:1: the source is empty"),
         (r'{"source": "\ud800", "target": "b"}', "invalid Unicode", "t:1: holds half a surrogate pair"),

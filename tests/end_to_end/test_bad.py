@@ -15,6 +15,7 @@ from tiny import IDLE, recipe
 from .helpers import Command, complains, write
 
 TSV: dict[str, Any] = {"kind": "tsv", "train": "pairs.tsv"}
+WRONG_WIDTH = '{"model": {"family": "transformer", "arguments": {"vocabulary": 9, "width": "x"}}, "labels": []}'
 
 
 @pytest.fixture
@@ -200,8 +201,8 @@ def other_weights(path: Path) -> None:
         ("config.json", Path.unlink, ("is not a run folder",)),
         ("config.json", cut, ("is damaged",)),
         ("config.json", lambda path: path.write_text("[]"), ("is damaged",)),
-        ("config.json", lambda path: path.write_text('{"model": {"width": "x"}}'), ("is damaged", "model", "width")),
-        ("config.json", lambda path: path.write_text('{"model": {}, "source_vocabulary": 3}'), ("target_vocabulary",)),
+        ("config.json", lambda path: path.write_text(WRONG_WIDTH), ("is damaged", "width")),
+        ("config.json", lambda path: path.write_text('{"model": {}}'), ("family",)),
         ("tokenizer.json", Path.unlink, ("tokenizer.json", "No such file")),
         ("tokenizer.json", cut, ("tokenizer.json",)),
         ("recipe.toml", Path.unlink, ("recipe.toml", "No such file")),

@@ -43,8 +43,11 @@ COPY = {"source": {"kind": "copy"}}
         ({"train": {"seed": -1}}, "train.seed is -1"),
         ({"train": {"seed": 2**63}}, "train.seed is 9223372036854775808"),
         ({"train": 5}, "train is 5: it should be a table of keys"),
-        ({"source": {"kind": "tsv", "train": "a", "columns": [0, "x"]}}, "source.columns.1 is 'x'"),
-        ({"source": {"kind": "tsv", "train": "a", "columns": [0]}}, "source.columns.1 is missing"),
+        ({"source": {"kind": "tsv", "train": "a", "columns": [0, 1, "x"]}}, "source.columns.2 is 'x'"),
+        (
+            {"source": {"kind": "tsv", "train": "a", "columns": [0]}},
+            "source.columns is [0]: it should have two or three entries",
+        ),
         ({"source": {"kind": "aligned", "train": "a"}}, "source.train is 'a': it should be a list in brackets"),
         ({"model": {"width": 10, "heads": 4}}, "model.width 10 does not divide into model.heads 4"),
         ({"tokenizer": {"joint": False}}, "model.tie_source needs tokenizer.joint"),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 import glassformer as gf
 from glassformer.data import Prepared
 from glassformer.errors import ConfigurationError, RunError, TrainingError
-from glassformer.models import EncoderDecoder
 from glassformer.recipes import read_recipe
 from glassformer.run import Run, cache_folder, train
 from glassformer.run.folder import reserved, write_text, write_weights
@@ -70,7 +70,9 @@ def test_the_folder_holds_all_that_is_promised(trained: Run) -> None:
     facts = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
     assert facts["packages"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    assert (config["model"]["width"], config["source_vocabulary"]) == (32, trained.source.size)
+    arguments = config["model"]["arguments"]
+    assert (config["model"]["family"], arguments["width"]) == ("transformer", 32)
+    assert arguments["vocabulary"] == trained.source.size
 
 
 def test_a_loaded_run_is_the_trained_one(trained: Run) -> None:
@@ -92,7 +94,7 @@ class Listening:
     def stage(self, name: str, done: int, total: int | None) -> None:
         self.told.append(name)
 
-    def prepared(self, prepared: Prepared, model: EncoderDecoder) -> None:
+    def prepared(self, prepared: Prepared, model: nn.Module) -> None:
         self.told.append("prepared")
 
     def tick(self, record: dict[str, Any]) -> None:
@@ -110,6 +112,7 @@ def test_a_training_is_told_measured_and_logged(tmp_path: Path) -> None:
     assert listener.told[-6:] == ["loss", "loss", "validation", "loss", "loss", "validation"]
     metrics = read_metrics(tmp_path / "run")
     assert [each["step"] for each in metrics] == [1, 2, 2, 3, 4, 4]
+    assert isinstance(run, Run)
     assert metrics[-1]["valid_loss"] == pytest.approx(run.loss(run.pairs("valid")), rel=1e-4)
     assert metrics[-1]["valid_perplexity"] == pytest.approx(math.exp(metrics[-1]["valid_loss"]))
     assert len((tmp_path / "run" / "log.txt").read_text(encoding="utf-8").splitlines()) == 6

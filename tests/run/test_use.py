@@ -1,12 +1,13 @@
 """A run in use: texts in, texts out, in order, whatever the batches."""
 
 import random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.models import EncoderDecoder
 from glassformer.recipe import Tokenizer as Section
 from glassformer.run import Run
 from glassformer.run.building import build
@@ -85,7 +86,7 @@ def test_a_stream_of_bytes_never_shows_half_a_letter_and_ends_with_all(seed: int
     torch.manual_seed(seed)
     made = recipe({"tokenizer": {"kind": "byte"}, "decode": {"max_length": 60}})
     tokenizer = Tokenizer.train([], Section(kind="byte"))
-    untrained = Run(made, build(made.model, tokenizer.size, tokenizer.size), tokenizer, tokenizer)
+    untrained = Run(made, cast(EncoderDecoder, build(made, tokenizer.size, tokenizer.size)), tokenizer, tokenizer)
     with torch.no_grad():
         for parameter in untrained.model.parameters():
             parameter.mul_(4)  # so that it writes many different bytes, most of them no letters

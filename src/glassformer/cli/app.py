@@ -9,7 +9,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,8 +57,8 @@ def train(
     - `glassformer train my.toml --out runs/first --resume`
     - `torchrun --nproc-per-node 2 -m glassformer train my.toml`
     """
+    from glassformer.cli.finishing import finish
     from glassformer.cli.progress import TrainingProgress
-    from glassformer.cli.showing import finish
     from glassformer.recipes import base_of, find_recipe, read_recipe
     from glassformer.run import train as run_training
 
@@ -96,11 +95,11 @@ def translate(
     - `echo "5 May 2031" | glassformer translate --run runs/dates --nbest 3`
     """
     from glassformer.cli.showing import bar, portions, read_lines
-    from glassformer.run import Run
+    from glassformer.run import Run, load_as
 
     if stream and (nbest > 1 or (beam or 1) > 1 or int8):
         raise ConfigurationError("--stream shows the greedy output as it is written: no --beam, --nbest, --int8")
-    loaded = Run.load(run, device)
+    loaded = load_as(Run, "translate", run, device)
     if stream:
         for line in read_lines(file):
             for piece in loaded.stream(line):
@@ -148,11 +147,11 @@ def generate(
     """
     from glassformer.cli.showing import read_lines
     from glassformer.decoding import Sampler
-    from glassformer.run import Run
+    from glassformer.run import Run, load_as
 
     if not temperature and (top_k or top_p):
         raise ConfigurationError("--top-k and --top-p draw at random: give a --temperature as well, such as 0.8")
-    loaded, texts = Run.load(run, device), list(prompts or read_lines("-"))
+    loaded, texts = load_as(Run, "generate", run, device), list(prompts or read_lines("-"))
     sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed) if temperature else None
     if not stream:
         for answer in loaded.generate(texts, length, sampler):
@@ -163,6 +162,37 @@ def generate(
             sys.stdout.write(piece)
             sys.stdout.flush()
         sys.stdout.write("\n")
+
+
+@app.command()
+def classify(
+    run: RunFolder,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="a text a line, or two with a tab between; - for standard input")
+    ] = "-",
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="the N likeliest labels of each text")] = 1,
+    as_json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """Classify lines: one text in, its label and how likely it is out, in the same order.
+
+    - `glassformer classify --run runs/topics news.txt`
+    - `echo "what a film!" | glassformer classify --run runs/sentiment --json`
+    """
+    from glassformer.cli.showing import bar, portions, read_lines
+    from glassformer.run import Classifier, load_as
+
+    loaded = load_as(Classifier, "classify", run, device)
+    for lines in portions(read_lines(file)):
+        texts = [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines]
+        with bar("classifying", len(lines)) as progress:
+            answers = loaded.classify(texts, progress)
+        for answer in answers:
+            likely = dict(list(answer.probabilities.items())[:top])
+            plain = "\t".join(f"{label}\t{share:.4f}" for label, share in likely.items())
+            facts = {"label": answer.label, "probability": answer.probability, "probabilities": likely}
+            sys.stdout.write((json.dumps(facts, ensure_ascii=False) if as_json else plain) + "\n")
+        sys.stdout.flush()
 
 
 @app.command("import")
@@ -214,7 +244,10 @@ def evaluate(
     run: RunFolder,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="a TSV of source and target; the run's own test split if not given"),
+        typer.Option(
+            metavar="FILE",
+            help="a TSV of source and target (of two texts and a label: three columns); the run's own if not given",
+        ),
     ] = None,
     split: Annotated[str, typer.Option(metavar="NAME", help="valid or test, of the run's own data")] = "test",
     beam: Beam = None,
@@ -222,35 +255,19 @@ def evaluate(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Score a run: sacreBLEU with its signature, chrF, exact match, perplexity.
+    """Score a run. Translation: sacreBLEU with its signature, chrF, exact match, perplexity. Labels: accuracy, F1.
 
     - `glassformer evaluate --run runs/dates`
     - `glassformer evaluate --run runs/dates --data mine.tsv --json`
     """
-    from glassformer.cli.showing import bar, tsv_pairs
-    from glassformer.run import Run
+    from glassformer.cli.finishing import report
+    from glassformer.cli.showing import tsv_pairs
+    from glassformer.run import load
 
-    loaded = Run.load(run, device)
+    loaded = load(run, device)
     pairs = loaded.pairs(split) if data is None else tsv_pairs(data)
-    with bar("evaluating", len(pairs)) as progress:
-        found = loaded.evaluate(pairs, beam=beam, int8=int8, progress=progress)
-    facts: dict[str, Any] = {
-        "pairs": len(pairs),
-        "loss": found.loss,
-        "perplexity": found.perplexity,
-        **asdict(found.scores),
-    }
-    if as_json:
-        sys.stdout.write(json.dumps(facts) + "\n")
-        return
-    scores = found.scores
-    sys.stdout.write(
-        f"{len(pairs):,} pairs\n"
-        f"exact match  {scores.exact:.2%}\n"
-        f"BLEU         {scores.bleu:.2f}   {scores.bleu_signature}\n"
-        f"chrF         {scores.chrf:.2f}   {scores.chrf_signature}\n"
-        f"perplexity   {found.perplexity:.3f}   (loss {found.loss:.4f} per target token)\n"
-    )
+    facts, lines = report(loaded, pairs, beam=beam, int8=int8)
+    sys.stdout.write(json.dumps(facts) + "\n" if as_json else "".join(f"{line}\n" for line in lines))
 
 
 @app.command()

@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
+from torch import nn
 
 from glassformer.data import Prepared
-from glassformer.models import EncoderDecoder
 
 PLAIN_EVERY = 100  # steps between lines where there is no terminal
 
@@ -58,14 +58,15 @@ class TrainingProgress:
         if self._task is not None and self._console.is_terminal:
             self._bar.update(self._task, completed=done, total=total)
 
-    def prepared(self, prepared: Prepared, model: EncoderDecoder) -> None:
+    def prepared(self, prepared: Prepared, model: nn.Module) -> None:
         """The data is ready, the model is built."""
         parameters = sum(parameter.numel() for parameter in model.parameters())
         for line in prepared.report.lines():
             self._say(line)
         source, target = prepared.source_tokenizer, prepared.target_tokenizer
         sizes = f"{source.size:,}" if source is target else f"{source.size:,} and {target.size:,}"
-        self._say(f"{sizes} tokens in the vocabulary; {parameters:,} parameters in the model")
+        labels = f" {len(prepared.labels):,} labels;" if prepared.labels else ""
+        self._say(f"{sizes} tokens in the vocabulary;{labels} {parameters:,} parameters in the model")
 
     def tick(self, record: dict[str, Any]) -> None:
         """A step."""
@@ -74,8 +75,8 @@ class TrainingProgress:
     def log(self, record: dict[str, Any]) -> None:
         """A measurement."""
         if "valid_loss" in record:
-            names = ("loss", "perplexity", "bleu", "chrf", "exact")
-            scores = "  ".join(f"{name} {record[f'valid_{name}']:.4g}" for name in names)
+            values = {name.removeprefix("valid_"): value for name, value in record.items() if name.startswith("valid_")}
+            scores = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
             self._say(f"step {record['step']:,}: validation  {scores}")
             return
         self._bar.note = (

@@ -1,4 +1,4 @@
-"""What the commands print: the end of a training, a description of data, a progress bar."""
+"""What the commands share: how they read lines, show progress, and describe data."""
 
 from __future__ import annotations
 
@@ -17,19 +17,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
-from rich.text import Text
 
 from glassformer.data import Prepared, Report, read_pairs
 from glassformer.errors import InputError
-from glassformer.looking.figures import attention_figure, attention_text, loss_figure
 from glassformer.recipe import Recipe, TsvSource
-from glassformer.run import Run
-from glassformer.run.showing import look
-from glassformer.run.telling import read_metrics
 
 out = Console(highlight=False)
 BARS = " ▁▂▃▄▅▆▇█"
-SHOWN, SCORED = 10, 1000  # translations at the end of a training, and pairs that are scored
+SCORED = 1000  # examples that are scored or counted where all would take long
 PORTION = 4096  # lines that are read, sorted by length and translated together
 
 
@@ -79,39 +74,7 @@ def portions(lines: Iterator[str]) -> Iterator[list[str]]:
         yield portion
 
 
-def finish(run: Run, folder: Path) -> None:
-    """What is shown when a training has ended: translations, scores, where it looks, what to try next."""
-    loss_figure(read_metrics(folder), folder / "loss.png", run.recipe.title)
-    try:
-        pairs = run.pairs("test")[:SCORED]
-    except InputError:  # no test pairs
-        _say(f"\nThe run is in {folder}, the picture of its loss is {folder / 'loss.png'}.")
-        return
-    with bar("testing", len(pairs)) as progress:
-        found = run.evaluate(pairs, progress=progress)
-    _say("")
-    for (source, reference), text in list(zip(pairs, found.outputs, strict=True))[:SHOWN]:
-        _say(f"  {source}  →  {text}" + ("" if text == reference else f"   (reference: {reference})"))
-    scores = f"exact match {found.scores.exact:.1%}, BLEU {found.scores.bleu:.1f}, chrF {found.scores.chrf:.1f}"
-    _say(f"\n{len(pairs):,} test pairs that it never saw: {scores}")
-    source = _example(run, [source for source, _ in pairs])
-    seen = look(run, source)
-    attention_figure(
-        seen.mean, seen.target, seen.source, folder / "attention.png", f"{source} → {seen.translation.text}"
-    )
-    heat = attention_text(seen.mean, seen.target, seen.source)
-    if max(Text.from_markup(line).cell_len for line in heat.splitlines()) <= out.width:
-        _say("\nWhere it looked: a line for each token written, a column for each read.\n")
-        out.print(heat)
-    _say(f"\nThe run is in {folder}, the pictures are {folder / 'attention.png'} and loss.png.")
-    _say("Try next:")
-    command = _command()
-    _say(f"  echo {shlex.quote(source)} | {command} translate --run {shlex.quote(str(folder))} --nbest 3")
-    _say(f"  {command} evaluate --run {shlex.quote(str(folder))}")
-    _say(f"  {command} recipes")
-
-
-def _command() -> str:
+def command() -> str:
     """How Glassformer is called here: by its name, or as it was."""
     if shutil.which("glassformer"):
         return "glassformer"
@@ -119,14 +82,9 @@ def _command() -> str:
     return shlex.quote(sys.argv[0]) if by_path else f"{shlex.quote(sys.executable)} -m glassformer"
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """A line for people, as it is."""
     out.print(line, markup=False, soft_wrap=True)
-
-
-def _example(run: Run, sources: list[str]) -> str:
-    """A text to look at: short enough for a terminal, and in letters that every terminal has, if there is one."""
-    fitting = [source for source in sources if 4 <= len(run.encode(source)) <= 14] or [min(sources, key=len)]
-    return next((source for source in fitting if source.isascii()), fitting[0])
 
 
 def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) -> None:
@@ -141,18 +99,18 @@ def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) ->
         sys.stdout.write(json.dumps(facts) + "\n")
         return
     if recipe.title:
-        _say(recipe.title)
+        say(recipe.title)
     for line in prepared.report.lines():
-        _say(line)
+        say(line)
     for name, split in facts["splits"].items():
         for side in ("source", "target"):
             row = split[side]
-            _say(f"{name:6} {side}  mean {row['mean']:5.1f} tokens, longest {row['longest']:4}   {row['histogram']}")
+            say(f"{name:6} {side}  mean {row['mean']:5.1f} tokens, longest {row['longest']:4}   {row['histogram']}")
     words = facts["tokens_per_word"]
     if words:
-        _say(f"tokens per word: source {words['source']:.2f}, target {words['target']:.2f}")
+        say(f"tokens per word: source {words['source']:.2f}, target {words['target']:.2f}")
     for source, target in texts[:samples]:
-        _say(f"  {source}  →  {target}")
+        say(f"  {source}  →  {target}")
 
 
 def _texts(prepared: Prepared) -> list[tuple[str, str]]:

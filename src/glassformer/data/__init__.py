@@ -2,6 +2,7 @@
 
 from glassformer.data.batches import Batches
 from glassformer.data.cleaning import normalise
+from glassformer.data.files import BETWEEN
 from glassformer.data.preparing import Prepared, prepare
 from glassformer.data.reading import Progress
 from glassformer.data.report import Pair, Report
@@ -9,6 +10,7 @@ from glassformer.data.sources import own_splits, read_pairs
 from glassformer.data.store import TokenPairs
 
 __all__ = [
+    "BETWEEN",
     "Batches",
     "Pair",
     "Prepared",

@@ -16,12 +16,14 @@ from typing import Any
 
 import tokenizers
 
+from glassformer.data.cleaning import content_hash
 from glassformer.data.sources import own_files
 from glassformer.errors import DataError
 from glassformer.locking import take
 from glassformer.recipe import DatesSource, Recipe
+from glassformer.text import Tokenizer
 
-FORMAT = 1  # changes whenever the same recipe and files would give another corpus
+FORMAT = 2  # changes whenever the same recipe and files would give another corpus
 CONTENTS = "contents.json"
 UNFINISHED = ".making-"
 LOCK = "lock"  # in an unfinished folder, held by who makes it
@@ -30,7 +32,7 @@ LARGE = 1 << 26  # bytes above which a file's digest is remembered by its time a
 OLD = 86_400  # seconds after which an unfinished folder without a lock is taken to be abandoned
 
 
-def fingerprint(recipe: Recipe, base: Path, cache: Path) -> str:
+def fingerprint(recipe: Recipe, base: Path, cache: Path, given: tuple[Tokenizer, Tokenizer] | None = None) -> str:
     """The name of the corpus that this recipe makes of the files as they are now."""
     paths = own_files(recipe.source, base)
     versions = {"format": FORMAT, "tokenizers": tokenizers.__version__}
@@ -41,10 +43,12 @@ def fingerprint(recipe: Recipe, base: Path, cache: Path) -> str:
 
         versions["babel"] = babel.__version__
     made_of = {
+        "task": recipe.task.model_dump(mode="json"),
         "source": recipe.source.model_dump(mode="json"),
         "data": recipe.data.model_dump(mode="json", exclude={"workers"}),
         "tokenizer": recipe.tokenizer.model_dump(mode="json"),
         "files": [_digest(path, cache) for path in paths],
+        "given": [content_hash(each.to_json()) for each in given or ()],
         "versions": versions,
     }
     text = json.dumps(made_of, sort_keys=True)

@@ -8,7 +8,7 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +16,7 @@ from glassformer.data.report import Report
 from glassformer.errors import DataError
 
 Row = tuple[str, str, str]  # source, target, place
+BETWEEN = "\ufdd0"  # stands between two texts that are read together; no character, so that no text has it
 
 
 @contextmanager
@@ -59,11 +60,12 @@ def decoded(line: bytes, place: str, report: Report, strict: bool) -> str | None
         return None
 
 
-def table_rows(path: Path, name: str, columns: tuple[int, int], report: Report, strict: bool) -> Iterator[Row]:
-    """Two columns of a tab-separated table."""
-    first, second = columns
+def table_rows(
+    path: Path, name: str, columns: tuple[int, ...], report: Report, strict: bool, header: bool = False
+) -> Iterator[Row]:
+    """Columns of a tab-separated table; the last one is the target. A `header` is no row."""
     least = max(columns) + 1
-    for number, line in enumerate(lines(path), 1):
+    for number, line in islice(enumerate(lines(path), 1), int(header), None):
         place = f"{name}:{number}"
         text = decoded(line, place, report, strict)
         if text is None:
@@ -73,7 +75,8 @@ def table_rows(path: Path, name: str, columns: tuple[int, int], report: Report, 
             what = f"{len(cells)} column{'s' * (len(cells) > 1)}, at least {least} expected"
             report.add_bad("wrong column count", place, what, strict)
             continue
-        yield cells[first], cells[second], place
+        *sources, target = [cells[column] for column in columns]
+        yield BETWEEN.join(sources), target, place
 
 
 def aligned_rows(paths: tuple[Path, Path], names: tuple[str, str], report: Report, strict: bool) -> Iterator[Row]:
@@ -95,8 +98,8 @@ def aligned_rows(paths: tuple[Path, Path], names: tuple[str, str], report: Repor
         raise DataError(f"{names[0]} has {counts[0]:,} lines but {names[1]} has {counts[1]:,}: they are not aligned")
 
 
-def object_rows(path: Path, name: str, fields: tuple[str, str], report: Report, strict: bool) -> Iterator[Row]:
-    """Two fields of a JSON object a line; `translation.en` is a field in a field."""
+def object_rows(path: Path, name: str, fields: tuple[str, ...], report: Report, strict: bool) -> Iterator[Row]:
+    """Fields of a JSON object a line, the last one the target; `translation.en` is a field in a field."""
     for number, line in enumerate(lines(path), 1):
         place = f"{name}:{number}"
         text = decoded(line, place, report, strict)
@@ -108,11 +111,12 @@ def object_rows(path: Path, name: str, fields: tuple[str, str], report: Report, 
             report.add_bad("not JSON", place, "is not a JSON object", strict)
             continue
         sides = [look_up(value, field) for field in fields]
-        missing = [field for field, side in zip(fields, sides, strict=True) if not isinstance(side, str)]
+        missing = [field for field, side in zip(fields, sides, strict=True) if not isinstance(side, str | int)]
         if missing:
             report.add_bad("missing field", place, f"has no text under {missing[0]}", strict)
             continue
-        yield str(sides[0]), str(sides[1]), place
+        *sources, target = map(str, sides)
+        yield BETWEEN.join(sources), target, place
 
 
 def look_up(value: Any, field: str) -> Any:

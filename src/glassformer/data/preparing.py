@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from glassformer.errors import DataError, TrainingError
 from glassformer.recipe import Recipe
 from glassformer.text import Tokenizer
 
+MOST_LABELS = 50  # beyond which labels that hardly ever repeat are taken for a mistake
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -32,17 +34,26 @@ class Prepared:
     splits: dict[str, TokenPairs]
     report: Report
     checksums: dict[str, list[int]]  # of its files of tokens and texts
+    labels: list[str] = field(default_factory=list)  # of a classification, in the order of their numbers
 
 
-def prepare(recipe: Recipe, base: Path, cache: Path, progress: Progress | None = None) -> Prepared:
+def prepare(
+    recipe: Recipe,
+    base: Path,
+    cache: Path,
+    progress: Progress | None = None,
+    given: tuple[Tokenizer, Tokenizer] | None = None,
+) -> Prepared:
     """The recipe's corpus, from the cache if it is there, else made and put there.
 
-    `base` is the folder that the recipe's paths start from; `progress` hears the stage, how many pairs are done, and
-    of how many if that is known.
+    `base` is the folder that the recipe's paths start from; `progress` hears the stage, how many examples are done, and
+    of how many if that is known. The tokenizers of source and target may be `given`, by a checkpoint.
     """
+    if given is not None and recipe.task.kind == "classification":
+        given[0].add_frame()
     try:
-        folder = cache / caches.fingerprint(recipe, base, cache)
-        prepared = _open(folder)
+        folder = cache / caches.fingerprint(recipe, base, cache, given)
+        prepared = _open(folder, given)
         if prepared is not None:
             return prepared
         cache.mkdir(parents=True, exist_ok=True)
@@ -50,70 +61,100 @@ def prepare(recipe: Recipe, base: Path, cache: Path, progress: Progress | None =
         with caches.unfinished(cache) as place:
             making = place / "corpus"
             making.mkdir()
-            _make(recipe, base, making, progress or (lambda stage, done, total: None))
+            _make(recipe, base, making, progress or (lambda stage, done, total: None), given)
             caches.publish(making, folder)
     except OSError as error:
         raise TrainingError(f"{cache}: the prepared data cannot be written: {error.strerror or error}") from None
-    prepared = _open(folder)
+    prepared = _open(folder, given)
     if prepared is None:
         raise DataError(f"{folder}: was written but cannot be read back: the disk may be damaged")
     return prepared
 
 
-def _open(folder: Path) -> Prepared | None:
+def _open(folder: Path, given: tuple[Tokenizer, Tokenizer] | None) -> Prepared | None:
     """The corpus in a folder; None if it is not there or not whole."""
     contents = caches.check(folder)
     if contents is None:
         return None
-    source = Tokenizer.load(folder / "source.json")
-    target = Tokenizer.load(folder / "target.json") if (folder / "target.json").exists() else source
+    source, target = given or _saved(folder)
     splits: dict[str, TokenPairs] = {split: TokenPairs(folder, split, contents["dtype"]) for split in SPLITS}
     checksums = {name: values for name, values in contents["files"].items() if not name.endswith(".json")}
-    return Prepared(source, target, splits, Report.from_dict(contents["report"]), checksums)
+    return Prepared(source, target, splits, Report.from_dict(contents["report"]), checksums, contents["labels"])
 
 
-def _make(recipe: Recipe, base: Path, folder: Path, progress: Progress) -> None:
+def _saved(folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    source = Tokenizer.load(folder / "source.json")
+    return source, Tokenizer.load(folder / "target.json") if (folder / "target.json").exists() else source
+
+
+def _make(
+    recipe: Recipe, base: Path, folder: Path, progress: Progress, given: tuple[Tokenizer, Tokenizer] | None
+) -> None:
     report = Report()
     blocks = read_all(recipe, base, folder, report, progress)
     if len(blocks["train"]) < 2:
         raise DataError("the source leaves no pair to train on: " + report.sentence())
-    tokenizers = _tokenizers(recipe, base, folder, blocks["train"], progress)
-    dtype = "uint16" if max(tokenizer.size for tokenizer in tokenizers) <= 2**16 else "uint32"
+    labels = _labels(folder, blocks["train"]) if recipe.task.kind == "classification" else []
+    tokenizers = given or _tokenizers(recipe, base, folder, blocks["train"], progress)
+    if labels:
+        tokenizers[0].add_frame()
+    _save(folder, tokenizers)
+    dtype = "uint16" if max(len(labels), *(tokenizer.size for tokenizer in tokenizers)) <= 2**16 else "uint32"
     for split in SPLITS:
-        _tokenise(recipe, folder, split, blocks[split], tokenizers, dtype, report, progress)
+        _tokenise(recipe, folder, split, blocks[split], tokenizers, labels, dtype, report, progress)
         write_starts(folder, split)
         report.kept[split] = (folder / f"{split}.starts").stat().st_size // 8
     if not report.kept["train"]:
         raise DataError("the source leaves no pair to train on: " + report.sentence())
     for ending in ("text", "sizes"):
         (folder / f"train.{ending}").unlink()
-    caches.seal(folder, {"dtype": dtype, "report": report.to_dict()})
+    caches.seal(folder, {"dtype": dtype, "labels": labels, "report": report.to_dict()})
+
+
+def _labels(folder: Path, blocks: list[Place]) -> list[str]:
+    """The labels that occur in training, sorted."""
+    found: set[str] = set()
+    for first, last in pairwise(blocks):
+        found.update(read_texts(folder, "train", first, last)[1])
+    total, one = blocks[-1][0], next(iter(found))
+    if len(found) < 2:
+        raise DataError(f"there is nothing to tell apart: the only label in training is {one!r}")
+    if len(found) > MOST_LABELS and 2 * len(found) > total:
+        raise DataError(
+            f"{total:,} texts have {len(found):,} different labels, such as {one!r}: is the label in that column?"
+        )
+    return sorted(found)
 
 
 def _tokenizers(
     recipe: Recipe, base: Path, folder: Path, blocks: list[Place], progress: Progress
 ) -> tuple[Tokenizer, Tokenizer]:
-    """The tokenizers of source and target, trained or loaded, and saved."""
+    """The tokenizers of source and target, trained or loaded."""
     section, total = recipe.tokenizer, blocks[-1][0]
     progress("tokenizer", 0, None)
     if section.path is not None:
         source = target = Tokenizer.load(base / section.path)
     else:
+        sides = (0,) if recipe.task.kind == "classification" or not section.joint else (0, 1)
         step = max(1, -(-total // section.sample))
 
-        def texts(sides: tuple[int, ...]) -> Iterator[str]:
+        def texts(wanted: tuple[int, ...]) -> Iterator[str]:
             for first, last in pairwise(blocks):
                 both = read_texts(folder, "train", first, last)
-                for side in sides:
+                for side in wanted:
                     yield from both[side][-first[0] % step :: step]
 
-        source = target = Tokenizer.train(texts((0, 1) if section.joint else (0,)), section)
+        source = target = Tokenizer.train(texts(sides), section)
         if not section.joint:
             target = Tokenizer.train(texts((1,)), section)
+    return source, target
+
+
+def _save(folder: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    source, target = tokenizers
     source.save(folder / "source.json")
     if target is not source:
         target.save(folder / "target.json")
-    return source, target
 
 
 def _tokenise(
@@ -122,6 +163,7 @@ def _tokenise(
     split: Split,
     blocks: list[Place],
     tokenizers: tuple[Tokenizer, Tokenizer],
+    labels: list[str],
     dtype: str,
     report: Report,
     progress: Progress,
@@ -132,13 +174,25 @@ def _tokenise(
     cuts = [(len(blocks) - 1) * i // count for i in range(count + 1)]
     long = data.long if split == "train" else "truncate"
     jobs = [
-        Job(str(folder), split, i, blocks[cuts[i] : cuts[i + 1] + 1], dtype, data.max_tokens, long, split != "train")
+        Job(
+            folder=str(folder),
+            name=split,
+            part=i,
+            places=blocks[cuts[i] : cuts[i + 1] + 1],
+            dtype=dtype,
+            max_tokens=data.max_tokens,
+            long=long,
+            whole=split != "train",
+            task=recipe.task.kind,
+            labels=labels,
+            complete=recipe.model.pretrained is None,
+        )
         for i in range(count)
     ]
     counts = tokenise(jobs, tokenizers, lambda done: progress(f"tokenising {split}", done, total))
     for name, kind in (("truncate", "truncated"), ("split", "split")):
         if counts[name]:
             report.changed[kind] += counts[name]
-    for name, reason in (("drop", "too many tokens"), ("empty", "no tokens")):
+    for name, reason in (("drop", "too many tokens"), ("empty", "no tokens"), ("label", "label unseen in training")):
         if counts[name]:
             report.dropped[reason] += counts[name]

@@ -125,7 +125,7 @@ def _rows(source: Source, split: Split, base: Path, report: Report, strict: bool
         return aligned_rows((base / name[0], base / name[1]), name, report, strict)
     path = base / name
     if isinstance(source, TsvSource):
-        return table_rows(path, name, source.columns, report, strict)
+        return table_rows(path, name, source.columns, report, strict, source.header)
     if isinstance(source, JsonlSource):
         return object_rows(path, name, source.fields, report, strict)
     if isinstance(source, PoSource):

@@ -113,12 +113,17 @@ class TokenPairs:
         """The text of a pair as it was before tokenisation, normalised; valid and test have it, train has not."""
         if self._text_ends is None:
             raise LookupError(f"the texts of {self._name} were not kept: decode its tokens instead")
-        if not -len(self) <= row < len(self):
-            raise IndexError(f"there is no pair {row} among {len(self)}")
-        row %= len(self)
+        count = len(self._text_ends)
+        if not -count <= row < count:
+            raise IndexError(f"there is no pair {row} among {count}")
+        row %= count
         middle, end = (int(place) for place in self._text_ends[row])
         start = int(self._text_ends[row - 1, 1]) if row else 0
         with (self._folder / f"{self._name}.text").open("rb") as file:
             file.seek(start)
             text = file.read(end - start)
         return text[: middle - start].decode(), text[middle - start :].decode()
+
+    def all_texts(self) -> list[tuple[str, str]]:
+        """The texts of all examples; there may be more or fewer of them than rows of tokens."""
+        return [self.texts(row) for row in range(0 if self._text_ends is None else len(self._text_ends))]

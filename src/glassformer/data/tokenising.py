@@ -2,8 +2,6 @@
 
 Each worker is a Python of its own (see `main`) that reads a stretch of the texts and
 writes the tokens straight to files; so it needs nothing of the program that started it, be that a script or a notebook.
-
-N pairs, P pieces of pairs
 """
 
 from __future__ import annotations
@@ -16,14 +14,14 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
 
 import numpy as np
-from numpy.typing import NDArray
 
+from glassformer.data.encoding import Encode, LabelEncoder, PairEncoder
 from glassformer.data.store import Place, read_texts
 from glassformer.errors import TrainingError
 from glassformer.text import Tokenizer
@@ -43,76 +41,32 @@ class Job:
     max_tokens: int
     long: str  # drop, truncate, split
     whole: bool  # keep every pair, also one without tokens
+    task: str = "translation"
+    labels: list[str] = field(default_factory=list)
+    complete: bool = True  # whether the tokenizers' special tokens are ours to add
 
     def file(self, ending: str) -> Path:
         """The file of this stretch's tokens, lengths or counts."""
         return Path(self.folder) / f"{self.name}.{ending}.{self.part}"
 
 
-def pieces(lengths: NDArray[np.int64], limit: int, long: str) -> NDArray[np.int64]:
-    """Which stretches of which pairs are kept, (P, 5): the pair, then from and to on its source and its target.
-
-    A pair within the limit is one piece; a longer one is none (drop), its beginning (truncate), or several, both sides
-    cut in step (split).
-    """
-    count = len(lengths)
-    whole = np.zeros((count, 5), np.int64)
-    whole[:, 0], whole[:, 2], whole[:, 4] = np.arange(count), lengths[:, 0], lengths[:, 1]
-    if long == "truncate":
-        whole[:, [2, 4]] = np.minimum(lengths, limit)
-        return whole
-    over = (lengths > limit).any(axis=1)
-    rows = np.flatnonzero(over).tolist() if long == "split" else []
-    found = np.concatenate([whole[~over], *(_steps(row, lengths[row], limit) for row in rows)])
-    return found[np.argsort(found[:, 0], kind="stable")]
-
-
-def _steps(row: int, lengths: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
-    """The pieces of a long pair: as few as will do, equally long."""
-    count = -(-int(lengths.max()) // limit)
-    cuts = lengths * np.arange(count + 1)[:, None] // count  # (P + 1, 2)
-    sides = (cuts[:-1, 0], cuts[1:, 0], cuts[:-1, 1], cuts[1:, 1])
-    return np.stack((np.full(count, row), *sides), axis=1)
-
-
-def stretches(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places start, start + 1, … of each stretch, one stretch after another."""
-    ends = np.cumsum(lengths)
-    places: NDArray[np.int64] = np.arange(int(lengths.sum())) + np.repeat(starts - (ends - lengths), lengths)
-    return places
-
-
-def encode(tokenizer: Tokenizer, texts: list[str], whole: bool) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The ids of texts end to end, and their counts; if all must be kept, a text without tokens is an unknown one."""
-    ids, sizes = tokenizer.encode_flat(texts)
-    if whole and not sizes.all():
-        ids = np.insert(ids, (np.cumsum(sizes) - sizes)[sizes == 0], tokenizer.unknown)
-        sizes = np.maximum(sizes, 1)
-    return ids, sizes
+def encoder(job: Job, source: Tokenizer, target: Tokenizer) -> Encode:
+    """What makes rows of the job's texts."""
+    if job.task == "classification":
+        return LabelEncoder(source, job.labels, job.max_tokens)
+    return PairEncoder(source, target, job.max_tokens, job.long, job.whole)
 
 
 def work(job: Job, source: Tokenizer, target: Tokenizer, tick: Callable[[int], None]) -> None:
-    """Do a job; `tick` hears how many pairs of it are done."""
+    """Do a job; `tick` hears how many examples of it are done."""
     counts: Counter[str] = Counter()
-    folder, done = Path(job.folder), 0
+    folder, done, encode = Path(job.folder), 0, encoder(job, source, target)
     with job.file("tokens").open("wb") as tokens, job.file("lengths").open("wb") as lengths:
         for first, last in pairwise(job.places):
-            texts = read_texts(folder, job.name, first, last)
-            sides = [encode(each, text, job.whole) for each, text in zip((source, target), texts, strict=True)]
-            both = np.stack([sizes for _, sizes in sides], axis=1)  # (N, 2)
-            found = pieces(both, job.max_tokens, job.long)
-            if over := int((both > job.max_tokens).any(axis=1).sum()):
-                counts[job.long] += over
-            sizes = found[:, [2, 4]] - found[:, [1, 3]]  # (P, 2)
-            full = sizes.all(axis=1)
-            if not full.all():
-                counts["empty"] += int((~full).sum())
-                found, sizes = found[full], sizes[full]
-            starts = np.cumsum(both, axis=0)[found[:, 0]] - both[found[:, 0]] + found[:, [1, 3]]  # (P, 2)
-            starts[:, 1] += len(sides[0][0])
-            flat = np.concatenate([ids for ids, _ in sides])[stretches(starts.ravel(), sizes.ravel())]
-            lengths.write(sizes.astype(np.int32).tobytes())
-            tokens.write(flat.astype(job.dtype).tobytes())
+            rows = encode(*read_texts(folder, job.name, first, last))
+            lengths.write(rows.lengths.astype(np.int32).tobytes())
+            tokens.write(rows.flat.astype(job.dtype).tobytes())
+            counts.update(rows.counts)
             done += last[0] - first[0]
             tick(done)
     job.file("counts").write_text(json.dumps(counts), encoding="utf-8")
@@ -191,8 +145,9 @@ def main(name: str) -> None:
     path = Path(name)
     values = json.loads(path.read_text(encoding="utf-8"))
     job = Job(**values | {"places": [(pairs, size) for pairs, size in values["places"]]})
-    source = Tokenizer.load(path.parent / "source.json")
-    target = Tokenizer.load(path.parent / "target.json") if (path.parent / "target.json").exists() else source
+    source = Tokenizer.load(path.parent / "source.json", job.complete)
+    other = path.parent / "target.json"
+    target = Tokenizer.load(other, job.complete) if other.exists() else source
 
     def tick(done: int) -> None:
         sys.stdout.write(f"{done}\n")

@@ -1,6 +1,6 @@
 """Figures: what was recorded or measured, as a picture or as coloured text.
 
-T target length, S source length
+T target length, S source length, C classes
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from glassformer.errors import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+MOST_NUMBERS = 20  # labels up to which a confusion matrix shows its counts
 LARGEST = 30  # inches of a side: a picture of a thousand tokens must fit into memory
 SHADES = " ░▒▓█"  # from no attention to all of it
 
@@ -38,6 +39,28 @@ def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str
     axes.set_ylabel("written (target tokens)")
     axes.set_title(title, fontsize=10, parse_math=False)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.9)
+    _save(figure, path)
+
+
+def confusion_figure(counts: Any, labels: Sequence[str], path: Path, title: str = "") -> None:
+    """Who was taken for whom: counts (C, C), a row for each right label, a column for each that was said."""
+    from matplotlib.figure import Figure
+
+    side = min(3 + 0.45 * len(labels), LARGEST)
+    figure = Figure(figsize=(side + 1, side), layout="constrained")
+    axes = figure.subplots()
+    shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
+    image = axes.imshow(shares, cmap="viridis", vmin=0, vmax=1)
+    axes.set_xticks(range(len(labels)), labels, rotation=60, ha="right", rotation_mode="anchor", parse_math=False)
+    axes.set_yticks(range(len(labels)), labels, parse_math=False)
+    if len(labels) <= MOST_NUMBERS:
+        for row, column in ((r, c) for r in range(len(labels)) for c in range(len(labels))):
+            colour = "black" if shares[row, column] > 0.6 else "white"
+            axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=colour, fontsize=9)
+    axes.set_xlabel("said")
+    axes.set_ylabel("right")
+    axes.set_title(title, fontsize=10, parse_math=False)
+    figure.colorbar(image, ax=axes, label="share of the right label's texts", shrink=0.9)
     _save(figure, path)
 
 

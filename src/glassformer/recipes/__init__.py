@@ -5,20 +5,24 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from glassformer.errors import RecipeError
-from glassformer.recipe import Recipe, Source
+from glassformer.recipe import Recipe, Source, Task
 
 PATHS = {"train", "valid", "test", "path"}  # the keys of a source or a tokenizer that name files
+KINDS = {"source": Source, "task": Task}  # the sections that come in several kinds
 # What pydantic calls by Python's names, in TOML's.
 FORMS = {
     "model_type": "it should be a table of keys",
     "model_attributes_type": "it should be a table of keys",
     "tuple_type": "it should be a list in brackets",
+    "too_short": "it should have two or three entries",
+    "too_long": "it should have two or three entries",
 }
 
 
@@ -42,7 +46,13 @@ def make_recipe(table: dict[str, Any], name: str = "recipe") -> Recipe:
     try:
         return Recipe.model_validate(table)
     except ValidationError as error:
-        raise RecipeError("\n".join(f"{name}: {_sentence(each)}" for each in error.errors())) from None
+        raise RecipeError("\n".join(f"{name}: {_sentence(each)}" for each in _first_hand(error.errors()))) from None
+
+
+def _first_hand(errors: Sequence[Any]) -> list[Any]:
+    """Complaints but for those about a list whose entries are complained about already."""
+    places = [error["loc"] for error in errors]
+    return [error for error in errors if not any(place and place[:-1] == error["loc"] for place in places)]
 
 
 def _change(table: dict[str, Any], change: str) -> None:
@@ -66,7 +76,7 @@ def _sentence(error: Any) -> str:
     """One of pydantic's complaints, as a sentence that names the key, what was expected and the nearest right key."""
     place = [str(part) for part in error["loc"]]
     section = _section(place)
-    if len(place) > 1 and place[0] == "source" and place[1] in _kinds():
+    if len(place) > 1 and place[1] in _kinds(place[0]):
         del place[1]  # pydantic names the kind; the file does not
     key = ".".join(place) or "recipe"
     if error["type"] == "extra_forbidden":
@@ -78,9 +88,10 @@ def _sentence(error: Any) -> str:
         return f"{key} is missing" + (f": {field.description}" if field else "")
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         found = error["input"].get("kind") if isinstance(error["input"], dict) else None
-        near = difflib.get_close_matches(str(found), _kinds(), n=1)
-        known = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(_kinds())}"
-        return f"source.kind is {'missing' if found is None else repr(found)}: {known}"
+        kinds = _kinds(place[0])
+        near = difflib.get_close_matches(str(found), kinds, n=1)
+        known = f"did you mean {near[0]}?" if near else f"it is one of {', '.join(kinds)}"
+        return f"{place[0]}.kind is {'missing' if found is None else repr(found)}: {known}"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     expected = FORMS.get(error["type"], f"{error['msg'][0].lower()}{error['msg'][1:]}")
@@ -91,20 +102,20 @@ def _section(place: list[str]) -> type[BaseModel]:
     """The class of the table in which a key stands."""
     if len(place) < 2 or place[0] not in Recipe.model_fields:
         return Recipe
-    if place[0] == "source":
-        return _sources().get(place[1], Recipe)
+    if place[0] in KINDS:
+        return kinds_of(place[0]).get(place[1], Recipe)
     annotation = Recipe.model_fields[place[0]].annotation
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else Recipe
 
 
-def _sources() -> dict[str, type[BaseModel]]:
-    """The source classes by kind."""
-    classes = get_args(get_args(Source)[0])
+def kinds_of(section: str) -> dict[str, type[BaseModel]]:
+    """The classes of a section that comes in several kinds, by kind."""
+    classes = get_args(get_args(KINDS[section])[0])
     return {kind: each for each in classes for kind in get_args(each.model_fields["kind"].annotation)}
 
 
-def _kinds() -> list[str]:
-    return list(_sources())
+def _kinds(section: str) -> list[str]:
+    return list(kinds_of(section)) if section in KINDS else []
 
 
 def bundled() -> dict[str, Path]:

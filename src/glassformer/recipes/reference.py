@@ -8,8 +8,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from glassformer.recipe import Recipe, Source
-from glassformer.recipes import toml_value
+from glassformer.recipe import Recipe
+from glassformer.recipes import kinds_of, toml_value
 
 HEAD = """# Every key of a recipe
 
@@ -20,20 +20,23 @@ without one must be given, keys behind a # may be left out. Change any for one r
 
 def reference() -> str:
     """The whole reference, in Markdown."""
-    sources = [_block("source", each) for each in get_args(get_args(Source)[0])]
+    tasks, sources = (
+        [_block(name, each) for each in dict.fromkeys(kinds_of(name).values())] for name in ("task", "source")
+    )
     others = [
         _block(name, field.annotation)
         for name, field in Recipe.model_fields.items()
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
     ]
-    return "\n".join([HEAD, "## Where examples come from: one of these", *sources, "## All else", *others])
+    chosen = ["## What is learned: one of these", *tasks, "## Where examples come from: one of these", *sources]
+    return "\n".join([HEAD, *chosen, "## All else", *others])
 
 
 def _block(name: str, section: type[BaseModel]) -> str:
     """One section as commented TOML."""
     lines = [f"[{name}]"]
     for key, field in sorted(section.model_fields.items(), key=lambda item: item[0] != "kind"):
-        if key == "kind" and name == "source":
+        if key == "kind":
             kinds = get_args(field.annotation)
             others = f"  # or {', '.join(kinds[1:])}" if kinds[1:] else ""
             lines.append(f'kind = "{kinds[0]}"{others}')

@@ -23,18 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from glassformer.data import TokenPairs
-from glassformer.errors import RunError, TrainingError
+from glassformer.errors import ConfigurationError, RunError, TrainingError
 from glassformer.locking import take
-from glassformer.models import EncoderDecoder
-from glassformer.recipe import Model, Recipe
+from glassformer.recipe import Recipe
 from glassformer.recipes import read_recipe, to_toml
-from glassformer.run.building import build
+from glassformer.run.building import described, rebuilt
 from glassformer.text import Tokenizer
 from glassformer.training.checkpoints import load_weights, weights
 from glassformer.writing import replacing
@@ -80,18 +78,15 @@ def _lock(folder: Path) -> int | None:
         return None  # where nothing can be locked, training goes on without
 
 
-def write_setting(folder: Path, recipe: Recipe, source: Tokenizer, target: Tokenizer) -> None:
+def write_setting(
+    folder: Path, recipe: Recipe, model: nn.Module, source: Tokenizer, target: Tokenizer, labels: list[str]
+) -> None:
     """Write all of a run but its weights: recipe, tokenizers, model configuration, environment."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / RECIPE, to_toml(recipe))
     for name, tokenizer in zip(JOINT if source is target else SEPARATE, (source, target), strict=False):
         tokenizer.save(folder / name)
-    config = {
-        "format": 1,
-        "model": recipe.model.model_dump(),
-        "source_vocabulary": source.size,
-        "target_vocabulary": target.size,
-    }
+    config = {"format": 2, "model": described(model), "labels": labels}
     write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
     write_text(folder / "environment.json", json.dumps(environment(), indent=2) + "\n")
 
@@ -111,16 +106,12 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise RunError(f"{folder}: there is no such run folder")
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        Model.model_validate(config["model"])
-        return {**config, **{key: int(config[key]) for key in ("source_vocabulary", "target_vocabulary")}}
+        model = config["model"]
+        return {"family": str(model["family"]), "arguments": dict(model["arguments"]), "labels": list(config["labels"])}
     except OSError as error:
         raise RunError(f"{folder} is not a run folder: {CONFIG} cannot be read: {error.strerror}") from None
     except KeyError as error:
         raise RunError(f"{folder / CONFIG} is damaged: it lacks {error}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise RunError(f"{folder / CONFIG} is damaged: model.{key}: {first['msg']}") from None
     except (ValueError, TypeError) as error:
         raise RunError(f"{folder / CONFIG} is damaged: {error}") from None
 
@@ -134,11 +125,12 @@ def read_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     return source, target
 
 
-def read_model(folder: Path) -> EncoderDecoder:
+def read_model(folder: Path) -> nn.Module:
     """A run's model with its weights, in evaluation mode."""
-    config = read_config(folder)
-    section = Model.model_validate(config["model"])
-    model = build(section, config["source_vocabulary"], config["target_vocabulary"])
+    try:
+        model = rebuilt(read_config(folder))
+    except (ConfigurationError, KeyError, TypeError) as error:
+        raise RunError(f"{folder / CONFIG} is damaged: {error}") from None
     path = folder / WEIGHTS
     try:
         load_weights(model, load_file(path))
@@ -153,7 +145,7 @@ def read_model(folder: Path) -> EncoderDecoder:
 
 def write_pairs(folder: Path, split: str, pairs: TokenPairs) -> None:
     """Write the texts of a split that was kept out of training."""
-    rows = (dict(zip(("source", "target"), pairs.texts(index), strict=True)) for index in range(len(pairs)))
+    rows = (dict(zip(("source", "target"), texts, strict=True)) for texts in pairs.all_texts())
     write_text(folder / f"{split}.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 

@@ -5,12 +5,13 @@ B sentences, T target length, D model width
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.decoding import Hypothesis, Limits, Sampler, beam_search, collect, greedy, most_likely, stream
 from glassformer.errors import ConfigurationError, InputError
@@ -21,12 +22,11 @@ from glassformer.pretrained import load as load_checkpoint
 from glassformer.pretrained.files import read_config as read_checkpoint_config
 from glassformer.recipe import Data, Decode, Recipe, Train
 from glassformer.run import folder as files
+from glassformer.run.held_out import Progress, device_of, held_out
 from glassformer.run.importing import IMPORT, Habits, read_habits, read_tokenizers
 from glassformer.tasks import sequence_loss
 from glassformer.text import Tokenizer
 from glassformer.training import resolve
-
-Progress = Callable[[int, int], None]  # done, of how many
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ class Run:
             return cls._imported(path, device)
         files.read_config(path)
         recipe, (source, target) = files.read_run_recipe(path), files.read_tokenizers(path)
-        return cls(recipe, files.read_model(path).to(resolve(device)), source, target, path)
+        model = cast(EncoderDecoder, files.read_model(path).to(resolve(device)))
+        return cls(recipe, model, source, target, path)
 
     @classmethod
     def _imported(cls, path: Path, device: str) -> Run:
@@ -93,17 +94,29 @@ class Run:
 
     def pairs(self, split: str = "test") -> list[tuple[str, str]]:
         """The pairs that were kept out of its training: "valid" or "test"."""
-        if self.path is None:
-            raise InputError("this run has no folder to read its pairs from")
-        pairs = files.read_pairs(self.path, split)
-        if not pairs:
-            raise InputError(f"{self.path} has no {split} pairs: name a file of your own")
-        return pairs
+        return held_out(self.path, split)
 
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return next(self.model.parameters()).device
+        return device_of(self.model)
+
+    def with_model(self, model: nn.Module) -> Run:
+        """The same with another model."""
+        return Run(self.recipe, cast(EncoderDecoder, model), self.source, self.target, self.path, self.habits)
+
+    def measure(self, examples: Sequence[tuple[str, str]], most: int) -> dict[str, float]:
+        """What validation tells: the loss of all pairs, and scores of the first so many, decoded greedily."""
+        loss, some = self.loss(examples), examples[:most]
+        outputs = [each.text for each in self.translate([source for source, _ in some], beam=1)]
+        scores = score(outputs, [target for _, target in some])
+        return {
+            "loss": loss,
+            "perplexity": perplexity(loss),
+            "bleu": scores.bleu,
+            "chrf": scores.chrf,
+            "exact": scores.exact,
+        }
 
     def translate(
         self, texts: Sequence[str], beam: int | None = None, int8: bool = False, progress: Progress | None = None

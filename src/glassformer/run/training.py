@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
-from glassformer.data import Batches, Prepared, TokenPairs, prepare
+from glassformer.data import Batches, Prepared, prepare
 from glassformer.errors import DataError, RunError, TrainingError
-from glassformer.evaluation import perplexity, score
-from glassformer.models import EncoderDecoder
+from glassformer.pretrained import files as checkpoints
 from glassformer.recipe import Recipe
 from glassformer.recipes import anchored, same
 from glassformer.run import folder as files
 from glassformer.run.building import build
-from glassformer.run.run import Run
+from glassformer.run.importing import read_tokenizers
+from glassformer.run.kinds import KINDS, Use
 from glassformer.run.telling import telling
-from glassformer.tasks import PairCollator
+from glassformer.text import Tokenizer
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
 
@@ -37,7 +36,7 @@ class Listener(Protocol):
         """Preparation has come so far."""
         ...
 
-    def prepared(self, prepared: Prepared, model: EncoderDecoder) -> None:
+    def prepared(self, prepared: Prepared, model: nn.Module) -> None:
         """The data is ready, the model is built."""
         ...
 
@@ -56,7 +55,7 @@ class Silence:
     def stage(self, name: str, done: int, total: int | None) -> None:
         """Nothing."""
 
-    def prepared(self, prepared: Prepared, model: EncoderDecoder) -> None:
+    def prepared(self, prepared: Prepared, model: nn.Module) -> None:
         """Nothing."""
 
     def tick(self, record: dict[str, Any]) -> None:
@@ -78,50 +77,61 @@ def train(
     base: Path | None = None,
     resume: bool = False,
     listener: Listener | None = None,
-) -> Run:
+) -> Use:
     """Train what the recipe says into the folder `out`; `base` is where the recipe's paths start from."""
     listener = Silence() if listener is None else listener
     recipe = anchored(recipe, base or Path.cwd())
     with distribution(recipe.train.device, recipe.train.strategy) as place, ExitStack() as held:
         place.alone(lambda: _check_out(recipe, out, resume))
         place.alone(lambda: held.enter_context(files.reserved(out)))
+        given = _tokenizers(recipe)
         # Rank 0 prepares, so that the others find everything in the cache.
-        place.alone(lambda: prepare(recipe, Path.cwd(), cache_folder(), listener.stage))
-        prepared = prepare(recipe, Path.cwd(), cache_folder())
+        place.alone(lambda: prepare(recipe, Path.cwd(), cache_folder(), listener.stage, given))
+        prepared = prepare(recipe, Path.cwd(), cache_folder(), given=given)
         pairs = prepared.splits["train"]
         if not len(pairs):
             raise DataError(f"no pair is left to train on: {prepared.report.sentence()}")
         torch.manual_seed(recipe.train.seed)
-        model = build(recipe.model, prepared.source_tokenizer.size, prepared.target_tokenizer.size)
+        model = build(recipe, prepared.source_tokenizer.size, prepared.target_tokenizer.size, len(prepared.labels))
         if place.main:
             listener.prepared(prepared, model)
-        place.alone(lambda: _write_setting(recipe, out, prepared, resume))
+        place.alone(lambda: _write_setting(recipe, out, prepared, model, resume))
         return _learn(recipe, out, prepared, model, place, resume, listener)
+
+
+def _tokenizers(recipe: Recipe) -> tuple[Tokenizer, Tokenizer] | None:
+    """The tokenizers of the checkpoint that a recipe begins with."""
+    if recipe.model.pretrained is None:
+        return None
+    folder = checkpoints.find(recipe.model.pretrained)
+    return read_tokenizers(folder, checkpoints.read_config(folder))
 
 
 def _learn(
     recipe: Recipe,
     out: Path,
     prepared: Prepared,
-    model: EncoderDecoder,
+    model: nn.Module,
     place: Distribution,
     resume: bool,
     listener: Listener,
-) -> Run:
+) -> Use:
     """The training itself, and the weights that come of it."""
-    source, target = prepared.source_tokenizer, prepared.target_tokenizer
-    options = recipe.train
-    pairs = prepared.splits["train"]
-    batches = Batches(pairs, options.batch_tokens, PairCollator(pairs, source.pad, target), options.seed)
-    run = Run(recipe, model, source, target, out)
-    valid = prepared.splits["valid"]
-    validate = _validation(run, valid, options.validate_sentences) if len(valid) else None
+    kind, options = KINDS[recipe.task.kind], recipe.train
+    batches = Batches(prepared.splits["train"], options.batch_tokens, kind.collator(prepared, model), options.seed)
+    use = kind.use(recipe, model, prepared, out)
+    examples = prepared.splits["valid"].all_texts()
+
+    def validate(model: nn.Module) -> dict[str, float]:
+        return use.with_model(model).measure(examples, options.validate_sentences)
+
     with telling(out, _saved(out) if resume else 0, listener.log) if place.main else nullcontext() as tell:
-        trainer = Trainer(model, batches, options, out, validate, tell, place, listener.tick)
+        watching = validate if examples else None
+        trainer = Trainer(model, batches, options, out, watching, tell, place, listener.tick, kind.loss)
         trainer.run(resume)
-    run.model = cast(EncoderDecoder, trainer.model).eval()
-    place.alone(lambda: files.write_weights(out, run.model))
-    return run
+    use.model = trainer.model.eval()
+    place.alone(lambda: files.write_weights(out, use.model))
+    return use
 
 
 def _saved(out: Path) -> int:
@@ -155,7 +165,7 @@ def _check_out(recipe: Recipe, out: Path, resume: bool) -> None:
         raise RunError(f"{out} was trained with another train.optimiser, {before.train.optimiser}: resume with it")
 
 
-def _write_setting(recipe: Recipe, out: Path, prepared: Prepared, resume: bool) -> None:
+def _write_setting(recipe: Recipe, out: Path, prepared: Prepared, model: nn.Module, resume: bool) -> None:
     """Write all of a run but its weights; refuse to resume with other data."""
     facts, path = {**prepared.report.to_dict(), "checksums": prepared.checksums}, out / DATA_REPORT
     source, target = prepared.source_tokenizer, prepared.target_tokenizer
@@ -165,7 +175,7 @@ def _write_setting(recipe: Recipe, out: Path, prepared: Prepared, resume: bool) 
             before = json.loads(path.read_text(encoding="utf-8"))["checksums"]
             if tokenizers != [source.to_json(), target.to_json()] or before != prepared.checksums:
                 raise RunError(f"the data has changed since {out} was begun: to resume, it must be the same")
-        files.write_setting(out, recipe, source, target)
+        files.write_setting(out, recipe, model, source, target, prepared.labels)
         for split in files.HELD_OUT:
             files.write_pairs(out, split, prepared.splits[split])
         files.write_text(path, json.dumps(facts, indent=2) + "\n")
@@ -173,23 +183,3 @@ def _write_setting(recipe: Recipe, out: Path, prepared: Prepared, resume: bool) 
         raise RunError(f"{path} is damaged: {error}") from None
     except OSError as error:
         raise TrainingError(f"{out} cannot be written to: {error.strerror or error}") from None
-
-
-def _validation(run: Run, pairs: TokenPairs, most: int) -> Callable[[nn.Module], dict[str, float]]:
-    """Loss on all validation pairs; outputs of the first few, greedily, scored."""
-    texts = [pairs.texts(index) for index in range(len(pairs))]
-
-    def validate(model: nn.Module) -> dict[str, float]:
-        seen = Run(run.recipe, cast(EncoderDecoder, model), run.source, run.target)
-        loss = seen.loss(texts)
-        outputs = [each.text for each in seen.translate([source for source, _ in texts[:most]], beam=1)]
-        scores = score(outputs, [target for _, target in texts[:most]])
-        return {
-            "loss": loss,
-            "perplexity": perplexity(loss),
-            "bleu": scores.bleu,
-            "chrf": scores.chrf,
-            "exact": scores.exact,
-        }
-
-    return validate

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as Engine
+from tokenizers import processors
 
 from glassformer.errors import InputError
 from glassformer.recipe import Tokenizer as Section
@@ -92,6 +93,26 @@ class Tokenizer:
     def framed(self, text: str) -> list[int]:
         """The ids of a text with the special tokens around it that the tokenizer's own file asks for."""
         return list(self._engine.encode(text, add_special_tokens=True).ids)
+
+    def add_frame(self) -> None:
+        """Let texts be framed, as `<start> text <end>` or `<start> text <end> text <end>`, if its file has no frame."""
+        if self._engine.num_special_tokens_to_add(False) == 0:
+            start, end = (str(self._engine.id_to_token(token)) for token in (self.start, self.end))
+            self._engine.post_processor = processors.TemplateProcessing(
+                single=f"{start} $A {end}",
+                pair=f"{start} $A {end} $B:1 {end}:1",
+                special_tokens=[(start, self.start), (end, self.end)],
+            )
+
+    def frame(self, texts: Sequence[Sequence[str]], limit: int | None = None) -> list[list[int]]:
+        """The ids of texts, or of pairs of texts, with the special tokens around and between; cut to the limit."""
+        both = [tuple(text) if len(text) > 1 else text[0] for text in texts]
+        if limit is not None:
+            self._engine.enable_truncation(limit, strategy="longest_first")
+        try:
+            return [each.ids for each in self._engine.encode_batch(both, add_special_tokens=True)]
+        finally:
+            self._engine.no_truncation()
 
     @classmethod
     def of_letters(cls, letters: str) -> Tokenizer:

@@ -1,0 +1,152 @@
+"""What is shown when a training has ended, and when a run is evaluated: each kind of run in its own words."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from glassformer.cli.showing import SCORED, bar, command, out, say
+from glassformer.data import BETWEEN
+from glassformer.errors import ConfigurationError, InputError
+from glassformer.looking.figures import attention_figure, attention_text, confusion_figure, loss_figure
+from glassformer.run import Classifier, Run
+from glassformer.run.classifier import ClassEvaluation
+from glassformer.run.showing import look
+from glassformer.run.telling import read_metrics
+
+SHOWN = 10  # outputs at the end of a training
+Examples = Sequence[tuple[str, str]]
+Report = tuple[dict[str, Any], list[str]]  # facts for programs, lines for people
+
+
+def finish(run: Any, folder: Path) -> None:
+    """Show what was learned: outputs, scores, pictures, what to try next."""
+    loss_figure(read_metrics(folder), folder / "loss.png", run.recipe.title)
+    try:
+        examples = run.pairs("test")[:SCORED]
+    except InputError:  # there are none
+        say(f"\nThe run is in {folder}, the picture of its loss is {folder / 'loss.png'}.")
+        return
+    FINISH[type(run)](run, folder, examples)
+
+
+def report(run: Any, examples: Examples, **options: Any) -> Report:
+    """How a run does on some examples."""
+    made: Report = REPORTS[type(run)](run, examples, **options)
+    return made
+
+
+def next_commands(folder: Path, *commands: str) -> None:
+    """What to try next with a run."""
+    say("Try next:")
+    for each in commands:
+        say("  " + each.format(command=command(), run=shlex.quote(str(folder))))
+
+
+def _translated(run: Run, folder: Path, pairs: Examples) -> None:
+    with bar("testing", len(pairs)) as progress:
+        found = run.evaluate(pairs, progress=progress)
+    say("")
+    for (source, reference), text in list(zip(pairs, found.outputs, strict=True))[:SHOWN]:
+        say(f"  {source}  →  {text}" + ("" if text == reference else f"   (reference: {reference})"))
+    scores = f"exact match {found.scores.exact:.1%}, BLEU {found.scores.bleu:.1f}, chrF {found.scores.chrf:.1f}"
+    say(f"\n{len(pairs):,} test pairs that it never saw: {scores}")
+    source = _example(run, [source for source, _ in pairs])
+    seen = look(run, source)
+    attention_figure(
+        seen.mean, seen.target, seen.source, folder / "attention.png", f"{source} → {seen.translation.text}"
+    )
+    heat = attention_text(seen.mean, seen.target, seen.source)
+    if max(Text.from_markup(line).cell_len for line in heat.splitlines()) <= out.width:
+        say("\nWhere it looked: a line for each token written, a column for each read.\n")
+        out.print(heat)
+    say(f"\nThe run is in {folder}, the pictures are {folder / 'attention.png'} and loss.png.")
+    next_commands(
+        folder,
+        f"echo {shlex.quote(source)} | {{command}} translate --run {{run}} --nbest 3",
+        "{command} evaluate --run {run}",
+        "{command} recipes",
+    )
+
+
+def _example(run: Run, sources: list[str]) -> str:
+    """A text to look at: short enough for a terminal, and in letters that every terminal has, if there is one."""
+    fitting = [source for source in sources if 4 <= len(run.encode(source)) <= 14] or [min(sources, key=len)]
+    return next((source for source in fitting if source.isascii()), fitting[0])
+
+
+def _translation_report(run: Run, pairs: Examples, beam: int | None = None, int8: bool = False) -> Report:
+    with bar("evaluating", len(pairs)) as progress:
+        found = run.evaluate(pairs, beam=beam, int8=int8, progress=progress)
+    scores = found.scores
+    facts = {"pairs": len(pairs), "loss": found.loss, "perplexity": found.perplexity, **asdict(scores)}
+    return facts, [
+        f"{len(pairs):,} pairs",
+        f"exact match  {scores.exact:.2%}",
+        f"BLEU         {scores.bleu:.2f}   {scores.bleu_signature}",
+        f"chrF         {scores.chrf:.2f}   {scores.chrf_signature}",
+        f"perplexity   {found.perplexity:.3f}   (loss {found.loss:.4f} per target token)",
+    ]
+
+
+def _classified(run: Classifier, folder: Path, examples: Examples) -> None:
+    with bar("testing", len(examples)) as progress:
+        found = run.evaluate([each for each in examples if each[1] in run.labels], progress)
+    say("")
+    for (source, label), answer in list(zip(examples, found.answers, strict=False))[:SHOWN]:
+        text = " | ".join(source.split(BETWEEN))
+        shown = text if len(text) < 80 else f"{text[:79]}…"
+        right = "" if answer.label == label else f"   (right: {label})"
+        say(f"  {shown}  →  {answer.label} {answer.probability:.0%}{right}")
+    say("")
+    for line in _class_lines(found):
+        say(line)
+    confusion_figure(found.scores.confusion, run.labels, folder / "confusion.png", run.recipe.title)
+    say(f"\nThe run is in {folder}, the pictures are {folder / 'confusion.png'} and loss.png.")
+    text = min((source for source, _ in examples), key=len).split(BETWEEN)[0]
+    next_commands(
+        folder,
+        f"echo {shlex.quote(text)} | {{command}} classify --run {{run}}",
+        "{command} evaluate --run {run}",
+        "{command} recipes",
+    )
+
+
+def _classification_report(run: Classifier, examples: Examples, **options: Any) -> Report:
+    if any(options.values()):
+        raise ConfigurationError(f"{run.path} classifies: --beam and --int8 are for runs that write")
+    with bar("evaluating", len(examples)) as progress:
+        found = run.evaluate(examples, progress)
+    if run.path is not None:
+        confusion_figure(found.scores.confusion, run.labels, run.path / "confusion.png", run.recipe.title)
+    facts = {
+        "texts": len(examples),
+        "loss": found.loss,
+        "accuracy": found.scores.accuracy,
+        "macro_f1": found.scores.macro_f1,
+        "f1": dict(zip(run.labels, found.scores.f1, strict=True)),
+        "labels": run.labels,
+        "confusion": found.scores.confusion.tolist(),
+    }
+    return facts, _class_lines(found)
+
+
+def _class_lines(found: ClassEvaluation) -> list[str]:
+    scores, width = found.scores, max(map(len, found.labels))
+    total = len(found.answers)
+    rows = [f"  {label:{width}}  {f1:.3f}" for label, f1 in zip(found.labels, scores.f1, strict=True)]
+    return [
+        "",
+        f"{total:,} texts: accuracy {scores.accuracy:.2%}, macro F1 {scores.macro_f1:.4f}",
+        "F1 of each label:",
+        *rows,
+    ]
+
+
+FINISH: dict[type, Any] = {Run: _translated, Classifier: _classified}
+REPORTS: dict[type, Any] = {Run: _translation_report, Classifier: _classification_report}
