@@ -169,7 +169,7 @@ def test_prompts_leave_each_other_room(language_model: Path, tmp_path: Path) -> 
 
 def _imported(source: Path, folder: Path) -> Run:
     import_checkpoint(source, folder)
-    return gf.load(folder, "cpu")
+    return Run.load(folder, "cpu")
 
 
 @pytest.mark.skipif(not WEIGHTS.is_dir(), reason="no real checkpoints beside this checkout, under ../shared/weights")

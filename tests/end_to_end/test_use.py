@@ -125,7 +125,7 @@ def test_a_run_goes_on_elsewhere_with_its_data_and_smaller_batches(command: Comm
     assert gf.load(there / "run").recipe.train.steps == 8
 
 
-def test_from_python_as_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_python_as_from_thecommand_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = gf.train(write(tmp_path / "my.toml", recipe(IDLE)))
     assert run.path == Path("runs/my")
@@ -141,7 +141,7 @@ def test_from_python_as_from_the_command_line(tmp_path: Path, monkeypatch: pytes
 def test_what_to_try_next_can_be_typed(monkeypatch: pytest.MonkeyPatch, called: str, command: str) -> None:
     monkeypatch.setattr(sys, "argv", [called, "train"])
     monkeypatch.setenv("PATH", "")
-    assert showing._command() == command
+    assert showing.command() == command
 
 
 def test_evaluation_as_json_is_what_sacrebleu_says(trained: Run, command: Command) -> None:
@@ -241,7 +241,7 @@ def test_a_full_recipe_is_a_recipe_that_trains(command: Command, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["train", "translate", "evaluate", "data", "recipes"])
-def test_help_says_what_a_command_does_with_an_example(command: Command, name: str) -> None:
+def test_help_says_what_acommand_does_with_an_example(command: Command, name: str) -> None:
     assert f"│ {name} " in command("--help").out
     answer = command(name, "--help")
     assert answer.code == 0
