@@ -32,6 +32,7 @@ from glassformer.training.optimisers import optimiser
 from glassformer.training.protocols import Batches, Chosen, Log, Outcome, Reason, Validate
 from glassformer.training.schedules import schedule
 from glassformer.training.signals import Listener
+from glassformer.training.tuning import Unfreezing
 
 if TYPE_CHECKING:
     from glassformer.recipe import Train
@@ -41,7 +42,8 @@ class Trainer:
     """Trains a model on batches as the options say, and keeps its state under `folder`.
 
     `validate` is handed the model, on rank 0; `log` gets a dictionary every `log_every` steps and after each
-    validation, `tick` a small one every step; `loss` is the task's. After `run`, `model` has the weights to use.
+    validation, `tick` a small one every step; `loss` is the task's. With `unfreeze`, one more block learns every so
+    many steps, from the top. After `run`, `model` has the weights to use.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Trainer:
         distribution: Distribution | None = None,
         tick: Log | None = None,
         loss: Loss = translation_loss,
+        unfreeze: int = 0,
     ) -> None:
         self.batches, self.options, self.validate, self.log, self.tick = batches, options, validate, log, tick
         self.distribution = Distribution(resolve(options.device)) if distribution is None else distribution
@@ -70,6 +73,7 @@ class Trainer:
         self._objective = self.distribution.wrap(objective, objective.blocks)
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._optimiser, self._share = optimiser(model, options), schedule(options)
+        self._unfreezing = Unfreezing(model, unfreeze) if unfreeze else None
         self._average = MovingAverage(model, options.ema) if options.ema else None
         self._checkpoints = Checkpoints(folder, max(options.keep, options.average))
         self._meter, self._pace, self._signals = Meter(self.device), Pace(), Listener()
@@ -112,6 +116,8 @@ class Trainer:
             self._signals.heard,
         )
         loss = self.distribution.sum(self._gradients(own))
+        if self._unfreezing is not None:
+            self._unfreezing.hold(self.step + 1)
         norm = self._norm() * (world / answers)  # gradients are the mean over the ranks
         bad = ~(norm + loss).isfinite()
         clip = norm.div(self.options.clip).clamp_min_(1.0) if self.options.clip else torch.ones_like(norm)

@@ -55,8 +55,9 @@ class Optimiser:
 class Adam:
     """m ← β₁ m + (1 - β₁) G      v ← β₂ v + (1 - β₂) G²      W ← (1 - lr λ) W - lr m̂ / (√v̂ + ε).
 
-    m̂ and v̂ are m and v over 1 - βᵗ, so that they do not lean to the 0 they began with. PyTorch's fused kernel does it
-    all in one pass, division and skipping included. (Its `torch.optim` wrapper takes seconds to import.)
+    m̂ and v̂ are m and v over 1 - βᵗ, so that they do not lean to the 0 they began with; t counts the steps in which a
+    parameter had a gradient, and one without is left alone. PyTorch's fused kernel does it all in one pass, division
+    and skipping included. (Its `torch.optim` wrapper takes seconds to import.)
     """
 
     def __init__(
@@ -65,22 +66,23 @@ class Adam:
         self.named, self.lr, self.betas, self.epsilon, self.weight_decay = named, lr, betas, epsilon, weight_decay
         self.means = {name: torch.zeros_like(parameter) for name, parameter in named.items()}
         self.squares = {name: torch.zeros_like(parameter) for name, parameter in named.items()}
-        self.time = torch.zeros((), device=next(iter(named.values())).device)
+        self.time = torch.zeros(len(named), device=next(iter(named.values())).device)
+        self.times = dict(zip(named, self.time.unbind(), strict=True))  # the same memory, by name
 
     @torch.no_grad()
     def step(self, share: float, divisor: Tensor, bad: Tensor) -> None:
         """One update; see Optimiser."""
-        self.time += ~bad
         for matrices in (True, False):
             names = [name for name, own in self.named.items() if (own.dim() > 1) == matrices and own.grad is not None]
             if names:
+                torch._foreach_add_([self.times[name] for name in names], (~bad).float())
                 torch._fused_adamw_(
                     [local(self.named[name]) for name in names],
                     [local(_gradient(self.named[name])) for name in names],
                     [local(self.means[name]) for name in names],
                     [local(self.squares[name]) for name in names],
                     [],
-                    [self.time] * len(names),
+                    [self.times[name] for name in names],
                     amsgrad=False,
                     lr=self.lr * share,
                     beta1=self.betas[0],
@@ -101,7 +103,10 @@ class Adam:
     def load(self, state: Mapping[str, Tensor]) -> None:
         """Go on from these averages; see Optimiser."""
         for key, own in self.state().items():
-            own.copy_(sharded(_find(state, key), own))
+            found = _find(state, key)
+            if found.dim() and found.shape != own.shape:  # one number is the time of all
+                raise TrainingError(f"the saved {key} is of another model, or of another choice of what learns")
+            own.copy_(sharded(found, own))
 
 
 class Muon:
@@ -139,8 +144,9 @@ class Muon:
                 sharded(_like(parameter, one) * math.sqrt(max(1, parameter.shape[0] / parameter.shape[1])), parameter)
                 for parameter, one in zip(parameters, moves, strict=True)
             ]
-            if self.weight_decay:
-                torch._foreach_mul_(parameters, shrink)
+            learning = [parameter for parameter in parameters if parameter.grad is not None]
+            if self.weight_decay and learning:
+                torch._foreach_mul_(learning, shrink)
             torch._foreach_add_(parameters, updates)
 
     def state(self) -> dict[str, Tensor]:
