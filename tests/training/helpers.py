@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from glassformer.models import EncoderDecoder, transformer
-from glassformer.parts import pad
+from glassformer.parts import adapt, pad
 from glassformer.recipe import Train
+from glassformer.training.tuning import Mode, choose
 
 PAD, START, END, FIRST, VOCABULARY = 0, 1, 2, 3, 12
 
@@ -86,6 +87,13 @@ def model(dropout: float = 0.1, seed: int = 0, **changes: Any) -> EncoderDecoder
     """A model small enough for a thousand steps, always the same."""
     torch.manual_seed(seed)
     return transformer(VOCABULARY, width=16, heads=2, layers=1, hidden=32, dropout=dropout, **changes)
+
+
+def tuned(made: EncoderDecoder, mode: Mode) -> EncoderDecoder:
+    """The model, of which only so much learns."""
+    adapted = adapt(made, rank=2, targets=["query", "value", "head"]) if mode == "lora" else made
+    choose(adapted, mode)
+    return adapted
 
 
 def options(**changes: Any) -> Train:

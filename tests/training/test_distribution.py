@@ -13,13 +13,16 @@ import torch
 
 from glassformer.training import Checkpoints, Trainer
 
-from .helpers import FakeBatches, model, options
+from .helpers import FakeBatches, model, options, tuned
 from .test_resume import TESTS
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without distribution")
 
 Both = tuple[Path, list[tuple[int, str]]]
 WAYS = [("ddp", "adamw"), ("ddp", "muon"), ("fsdp", "adamw"), ("fsdp", "muon")]
+TUNED: list[tuple[str, dict[str, Any]]] = [
+    (strategy, wish) for strategy in ("ddp", "fsdp") for wish in ({"mode": "lora"}, {"mode": "unfreeze", "unfreeze": 2})
+]
 WISH: dict[str, Any] = {"dropout": 0.0, "ema": 0.9, "lr": 3e-3, "clip": 0.5, "validate_every": 3}
 
 
@@ -52,8 +55,9 @@ def launch(wishes: list[dict[str, Any]]) -> list[tuple[int, str]]:
 def alone(folder: Path, **wish: Any) -> None:
     """The same by one process, which takes in a step what two would."""
     wish = WISH | wish
-    made = Trainer(model(wish.pop("dropout")), FakeBatches(), options(**wish), folder, lambda _: {"loss": 1.0})
-    made.run(resume=True)
+    made, unfreeze = tuned(model(wish.pop("dropout")), wish.pop("mode", "full")), wish.pop("unfreeze", 0)
+    trainer = Trainer(made, FakeBatches(), options(**wish), folder, lambda _: {"loss": 1.0}, unfreeze=unfreeze)
+    trainer.run(resume=True)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +70,9 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int
             folder = str(top / f"{strategy}-{kind}-{name}")
             some = {"folder": folder, "resume": True, "steps": steps, "accumulate": 2}
             wishes.append(WISH | some | {"optimiser": kind, "strategy": strategy})
+    for strategy, wish in TUNED:
+        place = {"folder": str(top / f"{strategy}-{wish['mode']}"), "strategy": strategy}
+        wishes.append(WISH | wish | place | {"steps": 4, "accumulate": 2})
     wishes.append({"folder": str(top / "stopped"), "steps": 50, "validate_every": 3, "stop": True})
     (top / "unwritable").mkdir()
     (top / "unwritable" / "checkpoints").write_text("a file where a folder should be")
@@ -89,6 +96,19 @@ def test_two_processes_train_as_one_and_hand_over_to_each_other(both: Both, stra
             for key, value in ours.items():
                 if "key.bias" not in key:  # its gradient is 0 but for rounding, of which Adam makes steps
                     torch.testing.assert_close(value, theirs[key], rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize(("strategy", "wish"), TUNED)
+def test_two_processes_leave_alone_what_one_would(both: Both, strategy: str, wish: dict[str, Any]) -> None:
+    folder = both[0] / f"{strategy}-{wish['mode']}"
+    alone(folder.with_name(f"{folder.name}-alone"), **wish, steps=4, accumulate=4)
+    begun = tuned(model(), wish["mode"]).state_dict()
+    ours, theirs = (Checkpoints(each).at(4).tensors("model") for each in (folder, Path(f"{folder}-alone")))
+    still = [{name for name in each if torch.equal(each[name], begun[name])} for each in (ours, theirs)]
+    assert still[0] == still[1] != set()
+    for name, value in ours.items():
+        if "key.bias" not in name:
+            torch.testing.assert_close(value, theirs[name], rtol=2e-3, atol=2e-4)
 
 
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(both: Both) -> None:

@@ -63,6 +63,15 @@ def test_it_is_the_cross_entropy_of_torch(kind: str, seed: int, smoothing: float
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["tied bias", "untied bias", "untied"])
+def test_a_frozen_head_passes_the_gradient_on(kind: str) -> None:
+    made, hidden, right = head(kind), torch.randn(2, 5, WIDTH, requires_grad=True), torch.randint(VOCABULARY, (2, 5))
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    (expected,) = torch.autograd.grad(sequence_loss(hidden, right, mask, 10, made), hidden)
+    value = sequence_loss(hidden, right, mask, 10, made.requires_grad_(False))
+    assert torch.equal(torch.autograd.grad(value, hidden)[0], expected)
+
+
 def test_extreme_logits_give_finite_losses() -> None:
     logits = torch.tensor([[1e4, -1e4, 0.0], [-1e30, 0.0, 1e30]])
     value, slope = smoothed(logits, torch.tensor([1, 0]), 0.0)

@@ -1,7 +1,7 @@
 """Trainings in a process of their own, to be killed, or to be one of several: `python -m training.worker […]`.
 
 Takes a list of wishes as JSON: folder, resume, dropout, fail (the rank whose data is bad), stop (rank 0 is asked to
-stop when it validates), and the options of `Train`. Prints a line a step.
+stop when it validates), mode (what learns), unfreeze, and the options of `Train`. Prints a line a step.
 """
 
 import json
@@ -17,13 +17,14 @@ import torch
 from glassformer.errors import GlassformerError, Stopped, TrainingError
 from glassformer.training import Distribution, Trainer, distribution
 
-from .helpers import FakeBatches, model, options
+from .helpers import FakeBatches, model, options, tuned
 
 
 def train(wish: dict[str, Any], who: Distribution) -> None:
     """One training."""
     folder, resume, dropout = Path(wish.pop("folder")), wish.pop("resume", False), wish.pop("dropout", 0.1)
     fail, stop = wish.pop("fail", None), wish.pop("stop", False)
+    made, unfreeze = tuned(model(dropout), wish.pop("mode", "full")), wish.pop("unfreeze", 0)
     chosen, batches = options(**wish), FakeBatches()
     if fail == who.rank:
         batches._all = [[[99]]] * 7  # a token that is not there
@@ -37,7 +38,7 @@ def train(wish: dict[str, Any], who: Distribution) -> None:
         return {"loss": 1.0}
 
     who = replace(who, strategy=chosen.strategy)
-    Trainer(model(dropout), batches, chosen, folder, validate, distribution=who, tick=tick).run(resume)
+    Trainer(made, batches, chosen, folder, validate, distribution=who, tick=tick, unfreeze=unfreeze).run(resume)
 
 
 if __name__ == "__main__":

@@ -66,8 +66,8 @@ class _ChunkedLoss(torch.autograd.Function):
         total = weight.new_zeros((), dtype=torch.float32)
         if learn:
             by_hidden = torch.empty_like(hidden) if places is None else torch.zeros_like(hidden)
-            by_weight = torch.zeros_like(weight)
-            by_bias = None if bias is None else torch.zeros_like(bias)
+            by_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None  # a frozen head costs no more
+            by_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
         for first in range(0, len(right), size):
             now = slice(first, min(first + size, len(right)))
             where = now if places is None else places[now]
@@ -76,9 +76,9 @@ class _ChunkedLoss(torch.autograd.Function):
             total += value
             if learn:
                 by_hidden[where] = (slope @ table).to(hidden.dtype)
-                if dtype == weight.dtype:
+                if by_weight is not None and dtype == weight.dtype:
                     by_weight.addmm_(slope.T, rows)
-                else:
+                elif by_weight is not None:
                     by_weight += slope.T @ rows
                 if by_bias is not None:
                     by_bias += slope.sum(dim=0, dtype=by_bias.dtype)
@@ -92,7 +92,7 @@ class _ChunkedLoss(torch.autograd.Function):
         by_hidden, by_weight, by_bias = ctx.saved_tensors
         return (
             by_hidden * slope,
-            by_weight * slope,
+            None if by_weight is None else by_weight * slope,
             None if by_bias is None else by_bias * slope,
             None,
             None,
