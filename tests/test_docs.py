@@ -60,11 +60,11 @@ def test_every_file_that_the_readme_links_to_is_there() -> None:
         assert (ROOT / link).exists(), link
 
 
-FAMILIES = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
+PAGES = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("families", "lora"))
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", FAMILIES, flags=re.DOTALL))
-def test_every_family_runs_as_its_page_shows(block: str) -> None:
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGES, flags=re.DOTALL))
+def test_every_page_runs_as_it_shows(block: str) -> None:
     names: dict[str, object] = {}
     exec(block, names)  # noqa: S102
     wanted = re.search(r"logits = .*# \((.*)\)", block)
