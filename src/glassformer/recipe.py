@@ -119,6 +119,25 @@ class DatesSource(Section):
         return self
 
 
+class LabelledFolderSource(Section):
+    """A text a file, its label the name of its folder: `path/LABEL/*.txt`, or `path/train/LABEL/*.txt` and so on."""
+
+    kind: Literal["labelled-folder"]
+    path: str = Field(description="the folder of the labels' folders, or of train, valid and test")
+
+
+class TopicsSource(Section):
+    """BBC News: 2,225 documents, each business, entertainment, politics, sports or tech. Needs the extra `tasks`."""
+
+    kind: Literal["topics"]
+
+
+class SquadSource(Files):
+    """Questions, contexts and answers in SQuAD's JSON layout, version 1 or 2."""
+
+    kind: Literal["squad"]
+
+
 class ToySource(Section):
     """Random letters, to be copied, reversed or sorted: for tests."""
 
@@ -139,6 +158,9 @@ Source = Annotated[
     | HuggingFaceSource
     | DebianSource
     | DatesSource
+    | LabelledFolderSource
+    | TopicsSource
+    | SquadSource
     | ToySource,
     Field(discriminator="kind", description="where the examples come from"),
 ]
@@ -156,17 +178,44 @@ class ClassificationTask(Section):
     kind: Literal["classification"]
 
 
+class AnsweringTask(Section):
+    """From a question and a context to the words of the context that answer it."""
+
+    kind: Literal["answering"]
+    stride: Count = Field(128, description="tokens that one window of a long context shares with the next")
+    max_question: Count = Field(64, description="tokens of a question at most; what is longer is cut off")
+    max_answer: Count = Field(30, description="tokens of an answer at most, where one is looked for")
+    unanswerable: Switch = Field(False, description="learn from questions without an answer, and give none if likelier")
+
+
 Task = Annotated[
-    TranslationTask | ClassificationTask,
+    TranslationTask | ClassificationTask | AnsweringTask,
     Field(discriminator="kind", description="what is learned"),
 ]
 
 # What a task's recipe says where it says nothing; the other tasks' defaults are the fields' own.
 TASK_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
-    "classification": {"model": {"family": "bert"}, "train": {"smoothing": 0.0, "watch": "accuracy"}},
+    "classification": {
+        "data": {"max_characters": 100_000},  # a long text is cut, not dropped
+        "model": {"family": "bert"},
+        "train": {"smoothing": 0.0, "watch": "accuracy"},
+    },
+    "answering": {
+        "data": {"normalise": "none", "strip": False, "max_characters": 1_000_000, "max_tokens": 384},
+        "model": {"family": "bert"},
+        "train": {"smoothing": 0.0, "watch": "f1"},
+    },
 }
-FAMILIES = {"translation": ("transformer",), "classification": ("bert", "roberta")}
-WATCHED = {"translation": ("loss", "bleu", "chrf", "exact"), "classification": ("loss", "accuracy", "f1")}
+FAMILIES = {
+    "translation": ("transformer",),
+    "classification": ("bert", "roberta"),
+    "answering": ("bert", "roberta"),
+}
+WATCHED = {
+    "translation": ("loss", "bleu", "chrf", "exact"),
+    "classification": ("loss", "accuracy", "f1"),
+    "answering": ("loss", "exact", "f1"),
+}
 
 
 class Data(Section):
@@ -219,6 +268,22 @@ class Model(Section):
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = Field("relu", description="of the feed-forward parts")
     tie_source: Switch = Field(True, description="one embedding for source and target (a joint vocabulary only)")
     tie_output: Switch = Field(True, description="the head shares the target's embedding")
+
+
+class Tune(Section):
+    """What of a model learns that has learned before."""
+
+    mode: Literal["full", "head", "lora", "unfreeze"] = Field(
+        "full",
+        description="all of it; its head; thin matrices beside its own (LoRA); head first, then block after block",
+    )
+    rank: Count = Field(8, description="lora: the width of the thin matrices")
+    alpha: Annotated[Number, Field(gt=0)] = Field(16.0, description="lora: what they add is multiplied by alpha / rank")
+    dropout: Fraction = Field(0.0, description="lora: share of their inputs dropped in training")
+    targets: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        ("query", "value"), description="lora: the linear parts they stand beside, by the end of their names; * is any"
+    )
+    every: Count = Field(100, description="unfreeze: steps after which one more block learns")
 
 
 class Train(Section):
@@ -280,6 +345,7 @@ class Recipe(Section):
     data: Data = Data()
     tokenizer: Tokenizer = Tokenizer()
     model: Model = Model()
+    tune: Tune = Tune()
     train: Train = Train()
     decode: Decode = Decode()
 
@@ -302,6 +368,20 @@ class Recipe(Section):
         ):
             if found not in known and not (key == "model.family" and self.model.pretrained):
                 raise ValueError(f"{key} is {found!r}: for {kind} it is one of {', '.join(known)}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_learned_before(self) -> Recipe:
+        if self.tune.mode != "full" and self.model.pretrained is None:
+            raise ValueError(f"tune.mode is {self.tune.mode!r}, but model.pretrained names nothing that has learned")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_answered(self) -> Recipe:
+        if (self.task.kind == "answering") != (self.source.kind == "squad"):
+            raise ValueError(f"source.kind is {self.source.kind!r} for {self.task.kind}: squad is for answering alone")
+        if self.task.kind == "answering" and (self.data.normalise != "none" or self.data.strip):
+            raise ValueError('answers are found by counting letters: data.normalise must be "none", data.strip false')
         return self
 
     @model_validator(mode="after")

