@@ -13,6 +13,7 @@ from rich.text import Text
 from torch import nn
 
 from glassformer.data import Prepared
+from glassformer.training.tuning import summary
 
 PLAIN_EVERY = 100  # steps between lines where there is no terminal
 
@@ -60,13 +61,15 @@ class TrainingProgress:
 
     def prepared(self, prepared: Prepared, model: nn.Module) -> None:
         """The data is ready, the model is built."""
-        parameters = sum(parameter.numel() for parameter in model.parameters())
+        learning = summary(model)
         for line in prepared.report.lines():
             self._say(line)
         source, target = prepared.source_tokenizer, prepared.target_tokenizer
         sizes = f"{source.size:,}" if source is target else f"{source.size:,} and {target.size:,}"
         labels = f" {len(prepared.labels):,} labels;" if prepared.labels else ""
-        self._say(f"{sizes} tokens in the vocabulary;{labels} {parameters:,} parameters in the model")
+        self._say(f"{sizes} tokens in the vocabulary;{labels} {learning.total:,} parameters in the model")
+        if learning.trained < learning.total:
+            self._say(f"{learning.trained:,} of them learn: {learning}")
 
     def tick(self, record: dict[str, Any]) -> None:
         """A step."""

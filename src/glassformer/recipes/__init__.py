@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from glassformer.errors import RecipeError
 from glassformer.recipe import Recipe, Source, Task
 
-PATHS = {"train", "valid", "test", "path"}  # the keys of a source or a tokenizer that name files
+PATHS = {"train", "valid", "test", "path", "pretrained"}  # the keys that name files
 KINDS = {"source": Source, "task": Task}  # the sections that come in several kinds
 # What pydantic calls by Python's names, in TOML's.
 FORMS = {
@@ -151,7 +151,11 @@ def anchored(recipe: Recipe, base: Path) -> Recipe:
     keys = PATHS & type(recipe.source).model_fields.keys()
     source = recipe.source.model_copy(update={key: absolute(getattr(recipe.source, key)) for key in keys})
     tokenizer = recipe.tokenizer.model_copy(update={"path": absolute(recipe.tokenizer.path)})
-    return recipe.model_copy(update={"source": source, "tokenizer": tokenizer})
+    begun = recipe.model.pretrained
+    if begun is not None and (base / begun).is_dir():  # otherwise it is a name on the hub
+        begun = absolute(begun)
+    model = recipe.model.model_copy(update={"pretrained": begun})
+    return recipe.model_copy(update={"source": source, "tokenizer": tokenizer, "model": model})
 
 
 def same(one: BaseModel, other: BaseModel) -> bool:

@@ -14,8 +14,10 @@ from torch import nn
 
 from glassformer.data import Batches, Prepared, prepare
 from glassformer.errors import DataError, RunError, TrainingError
+from glassformer.parts import adapt, merged
 from glassformer.pretrained import files as checkpoints
-from glassformer.recipe import Recipe
+from glassformer.pretrained import save_lora
+from glassformer.recipe import Recipe, Tune
 from glassformer.recipes import anchored, same
 from glassformer.run import folder as files
 from glassformer.run.building import build
@@ -25,8 +27,10 @@ from glassformer.run.telling import telling
 from glassformer.text import Tokenizer
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
+from glassformer.training.tuning import choose
 
 DATA_REPORT = "data.json"
+ADAPTER = "adapter"  # the folder of what LoRA has learned, as `peft` has it
 
 
 class Listener(Protocol):
@@ -93,6 +97,7 @@ def train(
             raise DataError(f"no pair is left to train on: {prepared.report.sentence()}")
         torch.manual_seed(recipe.train.seed)
         model = build(recipe, prepared.source_tokenizer.size, prepared.target_tokenizer.size, len(prepared.labels))
+        model = _tuned(model, recipe.tune)
         if place.main:
             listener.prepared(prepared, model)
         place.alone(lambda: _write_setting(recipe, out, prepared, model, resume))
@@ -105,6 +110,14 @@ def _tokenizers(recipe: Recipe) -> tuple[Tokenizer, Tokenizer] | None:
         return None
     folder = checkpoints.find(recipe.model.pretrained)
     return read_tokenizers(folder, checkpoints.read_config(folder))
+
+
+def _tuned(model: nn.Module, section: Tune) -> nn.Module:
+    """The model, of which that learns which the recipe says."""
+    if section.mode == "lora":
+        model = adapt(model, section.rank, section.alpha, section.dropout, section.targets)
+    choose(model, section.mode)
+    return model
 
 
 def _learn(
@@ -127,11 +140,20 @@ def _learn(
 
     with telling(out, _saved(out) if resume else 0, listener.log) if place.main else nullcontext() as tell:
         watching = validate if examples else None
-        trainer = Trainer(model, batches, options, out, watching, tell, place, listener.tick, kind.loss)
+        unfreeze = recipe.tune.every if recipe.tune.mode == "unfreeze" else 0
+        trainer = Trainer(model, batches, options, out, watching, tell, place, listener.tick, kind.loss, unfreeze)
         trainer.run(resume)
     use.model = trainer.model.eval()
-    place.alone(lambda: files.write_weights(out, use.model))
+    place.alone(lambda: _keep(use, out, recipe.tune))
     return use
+
+
+def _keep(use: Use, out: Path, section: Tune) -> None:
+    """Write the weights to use; what LoRA has learned is written by itself too, and added to the others."""
+    if section.mode == "lora":
+        save_lora(use.model, out / ADAPTER)
+        use.model = merged(use.model).eval()
+    files.write_weights(out, use.model)
 
 
 def _saved(out: Path) -> int:
@@ -158,7 +180,7 @@ def _check_out(recipe: Recipe, out: Path, resume: bool) -> None:
     if not resume:
         raise RunError(f"{out} already holds a run: resume it with --resume, or choose another folder with --out")
     before = files.read_run_recipe(out)
-    for part in ("source", "data", "tokenizer", "model"):
+    for part in ("task", "source", "data", "tokenizer", "model", "tune"):
         if not same(getattr(before, part), getattr(recipe, part)):
             raise RunError(f"{out} was trained with another [{part}]: resume with its own recipe, {out / files.RECIPE}")
     if before.train.optimiser != recipe.train.optimiser:

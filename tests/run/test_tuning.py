@@ -1,0 +1,93 @@
+"""Fine-tuning through a recipe: what learns, what stays, and what is written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import glassformer as gf
+from glassformer import pretrained
+from glassformer.errors import RecipeError
+from glassformer.models import EncoderOnly, bert
+from glassformer.recipe import Tokenizer as Section
+from glassformer.recipes import make_recipe
+from glassformer.run import Classifier
+from glassformer.text import Tokenizer
+
+from .test_classifier import examples, recipe, written
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BERT that has never learned anything, as the ecosystem would write it."""
+    folder = tmp_path_factory.mktemp("checkpoint") / "bert"
+    tokenizer = Tokenizer.train([text for text, _ in examples(200)], Section(kind="word", vocabulary=60))
+    tokenizer.add_frame()
+    torch.manual_seed(0)
+    pretrained.save(bert(tokenizer.size, 16, 2, 2, 32, length=32, pooler=True), folder)
+    tokenizer.save(folder / "tokenizer.json")
+    return folder
+
+
+def tuned(checkpoint: Path, folder: Path, mode: str, **train: Any) -> Classifier:
+    steps = {"steps": 4, "lr": 0.01, "warmup": 0, "validate_every": 4, **train}
+    asked = recipe(
+        written(folder / "t.tsv", examples(80)),
+        model={"pretrained": str(checkpoint)},
+        tune={"mode": mode, "rank": 2, "every": 2},
+        train=steps,
+    )
+    made = gf.train(asked, folder / mode)
+    assert isinstance(made, Classifier)
+    return made
+
+
+def moved(run: Classifier, checkpoint: Path) -> set[str]:
+    """The parts of the encoder that are no longer the checkpoint's."""
+    before = pretrained.load(checkpoint).state_dict()
+    assert isinstance(run.model, EncoderOnly)
+    after = run.model.state_dict()
+    changed = [name for name in after if name in before and not torch.equal(after[name], before[name])]
+    return {name.split(".")[2] if "blocks" in name else name.split(".")[1] for name in changed}
+
+
+def test_each_mode_moves_what_it_names(checkpoint: Path, tmp_path: Path) -> None:
+    assert moved(tuned(checkpoint, tmp_path, "full"), checkpoint) == {"0", "1", "embedding"}
+    assert moved(tuned(checkpoint, tmp_path, "head"), checkpoint) == set()
+    assert moved(tuned(checkpoint, tmp_path, "unfreeze"), checkpoint) == {"1"}  # the head, then the top block
+
+
+def test_lora_writes_its_adapter_and_a_model_without_it(checkpoint: Path, tmp_path: Path) -> None:
+    run = tuned(checkpoint, tmp_path, "lora")
+    assert run.path is not None
+    facts = json.loads((run.path / "adapter" / "adapter_config.json").read_text(encoding="utf-8"))
+    assert (facts["peft_type"], facts["r"]) == ("LORA", 2)
+    names = load_file(run.path / "adapter" / "adapter_model.safetensors").keys()
+    assert sum("lora_A" in name for name in names) == 4
+    assert not any("adapters" in name for name in load_file(run.path / "model.safetensors"))
+    texts = [text for text, _ in run.pairs("test")]
+    again = gf.load(run.path).classify(texts)
+    for one, other in zip(again, run.classify(texts), strict=True):
+        assert one.probability == pytest.approx(other.probability, abs=1e-6)
+
+
+def test_a_resumed_lora_is_the_one_that_went_straight_on(checkpoint: Path, tmp_path: Path) -> None:
+    straight = tuned(checkpoint, tmp_path, "lora", steps=6, save_every=3, validate_every=3)
+    (tmp_path / "half").mkdir()
+    tuned(checkpoint, tmp_path / "half", "lora", steps=3, save_every=3, validate_every=3)
+    asked = recipe(
+        tmp_path / "half" / "t.tsv",
+        model={"pretrained": str(checkpoint)},
+        tune={"mode": "lora", "rank": 2, "every": 2},
+        train={"steps": 6, "lr": 0.01, "warmup": 0, "validate_every": 3, "save_every": 3},
+    )
+    resumed = gf.train(asked, tmp_path / "half" / "lora", resume=True)
+    assert all(map(torch.equal, straight.model.parameters(), resumed.model.parameters()))
+
+
+def test_tuning_needs_something_to_begin_with() -> None:
+    with pytest.raises(RecipeError, match=r"model\.pretrained names nothing that has learned"):
+        make_recipe({"source": {"kind": "copy"}, "tune": {"mode": "lora"}})
