@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from glassformer.parts.blocks import Decoder
 from glassformer.parts.cache import DecoderState
 from glassformer.parts.checks import check_keep
-from glassformer.parts.masks import padding
+from glassformer.parts.masks import Mask, padding
+from glassformer.parts.masks import documents as within
+from glassformer.parts.positions import NoPositions, restarting
 
 
 class DecoderOnly(nn.Module):
@@ -20,19 +22,28 @@ class DecoderOnly(nn.Module):
         super().__init__()
         self.decoder, self.head = decoder, head
 
-    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
         """Logits (B, T, V) of the token after each of `tokens` (B, T).
 
         `mask` (B, T) is True where a token is real; padding comes last, since positions count from the first column.
+        `documents` (B, T) says which document each token is from, where several are packed into a row: each is read
+        as if it stood alone.
         """
-        return self.head(self.hidden(tokens, mask))  # type: ignore[no-any-return]
+        return self.head(self.hidden(tokens, mask, documents))  # type: ignore[no-any-return]
 
-    def hidden(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+    def hidden(self, tokens: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
         """What the head scores: the decoder's vectors (B, T, D)."""
         self.decoder.embedding.check(tokens)
+        seen = Mask()
         if mask is not None:
             check_keep(mask, tokens, "mask")
-        return self.decoder(tokens, mask=None if mask is None else padding(mask))  # type: ignore[no-any-return]
+            seen = padding(mask)
+        if documents is None:
+            return self.decoder(tokens, mask=seen)  # type: ignore[no-any-return]
+        # Distances inside a document are the same wherever it begins: only positions in the embedding start anew.
+        distances = isinstance(self.decoder.embedding.positions, NoPositions)
+        place = None if distances else restarting(documents)
+        return self.decoder(tokens, mask=seen & within(documents), place=place)  # type: ignore[no-any-return]
 
     def start(self, prompt: Tensor, mask: Tensor | None = None) -> DecoderState:
         """Read a prompt (B, T), and be ready to write what follows its last real token."""

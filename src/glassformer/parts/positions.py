@@ -253,6 +253,14 @@ def as_tensor(place: Place, length: int, device: torch.device) -> Tensor:
     return torch.arange(length, device=device)[None] if place is None else torch.full((1, 1), place, device=device)
 
 
+def restarting(documents: Tensor) -> Tensor:
+    """Positions (B, T) that begin anew with each document; documents (B, T) says which one each token is from."""
+    places = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    new = torch.ones_like(documents, dtype=torch.bool)
+    new[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return places - places.masked_fill(~new, 0).cummax(dim=1).values
+
+
 @torch.inference_mode(False)  # a table that grows while decoding must still serve training afterwards
 def _waves(length: int, width: int, base: float, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Sine and cosine of position / base^(2i / width), (L, width/2) each, from angles in double precision.

@@ -1,14 +1,33 @@
 """Gathering: stretches of a long row of tokens, side by side.
 
-B stretches, S their length
+B stretches or pairs, S their length
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs in memory, laid out as those on disk."""
+
+    flat: NDArray[Any]
+    starts: NDArray[np.int64]  # (B)
+    lengths: NDArray[np.int32]  # (B, 2)
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[list[int], list[int]]]) -> Pairs:
+        """The pairs of some sources and targets."""
+        lengths = np.array([[len(source), len(target)] for source, target in pairs], np.int32).reshape(-1, 2)
+        ends = np.cumsum(lengths.sum(axis=1, dtype=np.int64))
+        flat = np.array([token for pair in pairs for side in pair for token in side], np.int64)
+        return cls(flat, np.concatenate(([0], ends[:-1])).astype(np.int64), lengths)
 
 
 def gathered(

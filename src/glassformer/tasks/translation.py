@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassformer.tasks.gathering import gathered
+from glassformer.tasks.gathering import Pairs, gathered
 from glassformer.tasks.losses import sequence_loss
 from glassformer.tasks.protocol import Learner, Tensors
 
@@ -58,7 +58,7 @@ def translation_loss(learner: Learner, batch: PairBatch) -> Tensor:
 class PairCollator:
     """Makes batches of token pairs; the target's tokenizer knows how outputs start and end."""
 
-    pairs: TokenPairs
+    pairs: TokenPairs | Pairs
     source_pad: int
     target: Tokenizer
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import AddedToken, processors
 from tokenizers import Tokenizer as Engine
-from tokenizers import processors
 
 from glassformer.errors import InputError
 from glassformer.recipe import Tokenizer as Section
@@ -21,10 +22,12 @@ from glassformer.writing import replacing
 # What the four special tokens are called, here and elsewhere; the first name is given where there is none.
 NAMES = {
     "pad": ("<pad>", "[PAD]", "<|pad|>", "<PAD>"),
-    "start": ("<start>", "<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>"),
+    "start": ("<start>", "<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>", "<|endoftext|>"),
     "end": ("<end>", "</s>", "[SEP]", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
     "unknown": ("<unk>", "[UNK]", "<|unk|>", "<UNK>"),
 }
+MASKS = ("<mask>", "[MASK]")  # what stands for a hidden token
+SENTINEL, SENTINELS = "<extra_id_{}>", 100  # what stands for hidden spans, in T5's words
 SPACE = "▁"  # how a space is shown in a token
 KNOWN_WORDS, KNOWN_LETTERS = 200_000, 32  # how many words, of what length, are remembered with their ids
 
@@ -48,6 +51,7 @@ class Tokenizer:
         self._engine = engine
         ids = {role: engine.token_to_id(name) for role, name in named.items()}
         self.pad, self.start, self.end, self.unknown = (int(ids[role] or 0) for role in NAMES)
+        self._named = {int(token) for token in ids.values() if token is not None}
         self.size = max(engine.get_vocab(with_added_tokens=True).values()) + 1
         self._shown: dict[int, str] = {}
         self._by_words = _cuts_at_spaces(engine)
@@ -104,6 +108,53 @@ class Tokenizer:
                 special_tokens=[(start, self.start), (end, self.end)],
             )
 
+    @property
+    def special(self) -> set[int]:
+        """The ids that stand for no text."""
+        added = self._engine.get_added_tokens_decoder()
+        return self._named | {token for token, facts in added.items() if facts.special}
+
+    @property
+    def mask(self) -> int:
+        """The id of the token that hides another."""
+        ids = [self._engine.token_to_id(name) for name in MASKS]
+        known = [int(token) for token in ids if token is not None]
+        if not known:
+            raise InputError(f"this tokenizer has no token that hides others: neither {' nor '.join(MASKS)}")
+        return known[0]
+
+    @property
+    def sentinels(self) -> list[int]:
+        """The ids of the tokens that stand for hidden spans, first to last."""
+        ids = [self._engine.token_to_id(SENTINEL.format(number)) for number in range(SENTINELS)]
+        return [int(token) for token in ids if token is not None]
+
+    def add_mask(self) -> None:
+        """Add a token that hides others, if there is none; where words bring their space along, it hides that too."""
+        if all(self._engine.token_to_id(name) is None for name in MASKS):
+            self._add([AddedToken(MASKS[0], lstrip=self._by_words, special=True, normalized=False)])
+
+    def add_sentinels(self) -> None:
+        """Add tokens that stand for hidden spans, if there are none."""
+        if not self.sentinels:
+            names = [SENTINEL.format(number) for number in range(SENTINELS)]
+            self._add([AddedToken(name, special=True, normalized=False) for name in names])
+
+    def _add(self, tokens: list[AddedToken]) -> None:
+        self._engine.add_special_tokens(tokens)
+        self.size = max(self._engine.get_vocab(with_added_tokens=True).values()) + 1
+
+    def encode_with(self, text: str, names: Mapping[str, int]) -> list[int]:
+        """The ids of a text in which some names stand for tokens, such as `[MASK]`; all else is text."""
+        pieces = re.split("(" + "|".join(map(re.escape, names)) + ")", text)
+        added, ids = self._engine.get_added_tokens_decoder(), list[int]()
+        for piece, after in zip(pieces[::2], [*pieces[1::2], None], strict=True):
+            token = None if after is None else names[after]
+            eaten = token is not None and token in added and added[token].lstrip
+            ids += self.encode(piece.removesuffix(" ") if eaten else piece)
+            ids += [] if token is None else [token]
+        return ids
+
     def frame(self, texts: Sequence[Sequence[str]], limit: int | None = None) -> list[list[int]]:
         """The ids of texts, or of pairs of texts, with the special tokens around and between; cut to the limit."""
         both = [tuple(text) if len(text) > 1 else text[0] for text in texts]
@@ -113,6 +164,21 @@ class Tokenizer:
             return [each.ids for each in self._engine.encode_batch(both, add_special_tokens=True)]
         finally:
             self._engine.no_truncation()
+
+    def around(self, texts: int = 1) -> tuple[list[int], ...]:
+        """The special tokens that a frame has before, between and after so many texts."""
+        whole = self._engine.encode(*"a" * texts, add_special_tokens=True)  # type: ignore[misc]
+        found: list[list[int]] = [[]]
+        for token, text in zip(whole.ids, whole.sequence_ids, strict=True):
+            if text is None:
+                found[-1].append(token)
+            elif text == len(found) - 1:
+                found.append([])
+        return tuple(found)
+
+    def spelled(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """The ids of each text, and from which to which character of it each token stands."""
+        return [(each.ids, each.offsets) for each in self._engine.encode_batch(list(texts), add_special_tokens=False)]
 
     @classmethod
     def of_letters(cls, letters: str) -> Tokenizer:
@@ -152,7 +218,7 @@ class Tokenizer:
             name = self._engine.id_to_token(token)
             if name is None:
                 raise InputError(f"the id {token} is not among the tokenizer's ids 0 to {self.size - 1}")
-            plain = name if token in (self.pad, self.start, self.end, self.unknown) else self._spelt(name)
+            plain = name if token in self.special else self._spelt(name)
             self._shown[token] = plain.replace(" ", SPACE).replace("\n", "⏎").replace("\t", "⇥")
         return self._shown[token]
 
