@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +16,7 @@ if TYPE_CHECKING:
     from glassformer.parts import pack, pad, quantise
     from glassformer.recipe import Recipe
 
-try:
-    __version__ = version("glassformer")
-except PackageNotFoundError:  # the source on a path, not installed
-    __version__ = "0+source"
-
-
+__version__: str
 ROOMS = ("decoding", "looking", "models", "parts", "pretrained")
 HOMES = {  # of what is offered here
     "decoding": ("BeamTrees", "Hypothesis", "Limits", "Sampler", "beam_search", "greedy", "sample", "stream"),
@@ -33,13 +27,24 @@ HOMES = {  # of what is offered here
 
 
 def __getattr__(name: str) -> Any:
-    """Whatever needs torch is imported when it is first used: the command line answers without."""
+    """Whatever takes time to import waits until it is first used: the command line answers without."""
+    if name == "__version__":
+        return globals().setdefault(name, _version())
     if name in ROOMS:
         return import_module(f"glassformer.{name}")
     for home, names in HOMES.items():
         if name in names:
             return globals().setdefault(name, getattr(import_module(f"glassformer.{home}"), name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("glassformer")
+    except PackageNotFoundError:  # the source on a path, not installed
+        return "0+source"
 
 
 def __dir__() -> list[str]:
