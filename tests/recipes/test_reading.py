@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from glassformer.errors import RecipeError
-from glassformer.recipe import AlignedSource, FolderSource, TsvSource
+from glassformer.recipe import AlignedSource, FolderSource, Section, TsvSource
 from glassformer.recipes import anchored, bundled, find_recipe, make_recipe, read_recipe
 
 COPY = {"source": {"kind": "copy"}}
@@ -62,6 +63,25 @@ def test_a_wrong_recipe_is_told_in_one_sentence(wrong: dict[str, Any], sentence:
         make_recipe({**COPY, **wrong}, "my.toml")
     assert str(error.value).startswith(f"my.toml: {sentence}")
     assert "\n" not in str(error.value)
+
+
+def sections(above: type[Section] = Section) -> list[type[Section]]:
+    return [each for below in above.__subclasses__() for each in (below, *sections(below))]
+
+
+def test_no_key_of_any_section_takes_words_or_switches_for_numbers() -> None:
+    checked = 0
+    for section in sections():
+        for key, field in section.model_fields.items():
+            wrong: list[object] = ["yes", 1] if isinstance(field.default, bool) else ["1", True]
+            if not isinstance(field.default, int | float):
+                continue
+            for value in wrong:
+                with pytest.raises(ValidationError) as error:
+                    section.model_validate({key: value})
+                assert (key,) in [each["loc"] for each in error.value.errors()], f"{section.__name__}.{key} = {value!r}"
+                checked += 1
+    assert checked > 80
 
 
 def test_an_empty_recipe_lacks_a_source() -> None:
