@@ -138,6 +138,33 @@ class SquadSource(Files):
     kind: Literal["squad"]
 
 
+class TextSource(Section):
+    """Texts without targets, from files, for the tasks that learn from documents."""
+
+    kind: Literal["text"]
+    train: str | tuple[str, ...] = Field(description="the training file, or several in brackets (plain, .gz or .xz)")
+    valid: str | tuple[str, ...] | None = Field(None, description="for validation; missing: split off by content hash")
+    test: str | tuple[str, ...] | None = Field(None, description="for testing; missing: split off by content hash")
+    documents: Literal["paragraph", "line", "stretch", "file"] = Field(
+        "paragraph",
+        description="what a document is; paragraphs have a blank line between; stretch: some of them, a few pages",
+    )
+
+
+class FilesSource(Section):
+    """All files of a folder and the folders in it, each a document."""
+
+    kind: Literal["files"]
+    path: str = Field(description="the folder")
+    pattern: str = Field("**/*.txt", description="which files: * is any name, ** any folders")
+
+
+class PythonSource(Section):
+    """The standard library of this Python, each file a document, without its tests."""
+
+    kind: Literal["python"]
+
+
 class ToySource(Section):
     """Random letters, to be copied, reversed or sorted: for tests."""
 
@@ -161,6 +188,9 @@ Source = Annotated[
     | LabelledFolderSource
     | TopicsSource
     | SquadSource
+    | TextSource
+    | FilesSource
+    | PythonSource
     | ToySource,
     Field(discriminator="kind", description="where the examples come from"),
 ]
@@ -188,11 +218,34 @@ class AnsweringTask(Section):
     unanswerable: Switch = Field(False, description="learn from questions without an answer, and give none if likelier")
 
 
+class LanguageTask(Section):
+    """From the beginning of a text to what follows."""
+
+    kind: Literal["language-modelling"]
+
+
+class MaskedTask(Section):
+    """From a text with hidden tokens to what they are, as BERT learns first."""
+
+    kind: Literal["masked-language-modelling"]
+    share: Annotated[Fraction, Field(gt=0)] = Field(0.15, description="tokens that are hidden and asked for")
+
+
+class CorruptionTask(Section):
+    """From a text with stretches cut out to these, as T5 learns first."""
+
+    kind: Literal["span-corruption"]
+    share: Annotated[Fraction, Field(gt=0)] = Field(0.15, description="tokens that are cut out")
+    mean: Annotated[Number, Field(ge=1)] = Field(3.0, description="tokens in a stretch, on average")
+
+
 Task = Annotated[
-    TranslationTask | ClassificationTask | AnsweringTask,
+    TranslationTask | ClassificationTask | AnsweringTask | LanguageTask | MaskedTask | CorruptionTask,
     Field(discriminator="kind", description="what is learned"),
 ]
 
+DOCUMENTS = ("language-modelling", "masked-language-modelling", "span-corruption")  # tasks that need no targets
+WHOLE = {"strip": False, "max_characters": 2**31 - 1}  # documents are as they are, line breaks and all
 # What a task's recipe says where it says nothing; the other tasks' defaults are the fields' own.
 TASK_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     "classification": {
@@ -205,16 +258,25 @@ TASK_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
         "model": {"family": "bert"},
         "train": {"smoothing": 0.0, "watch": "f1"},
     },
+    "language-modelling": {"data": WHOLE, "model": {"family": "gpt2"}, "train": {"smoothing": 0.0}},
+    "masked-language-modelling": {"data": WHOLE, "model": {"family": "bert"}, "train": {"smoothing": 0.0}},
+    "span-corruption": {"data": WHOLE, "model": {"family": "t5"}, "train": {"smoothing": 0.0}},
 }
 FAMILIES = {
-    "translation": ("transformer",),
+    "translation": ("transformer", "t5"),
     "classification": ("bert", "roberta"),
     "answering": ("bert", "roberta"),
+    "language-modelling": ("gpt2", "llama"),
+    "masked-language-modelling": ("bert", "roberta"),
+    "span-corruption": ("t5", "transformer"),
 }
 WATCHED = {
     "translation": ("loss", "bleu", "chrf", "exact"),
     "classification": ("loss", "accuracy", "f1"),
     "answering": ("loss", "exact", "f1"),
+    "language-modelling": ("loss",),
+    "masked-language-modelling": ("loss", "accuracy"),
+    "span-corruption": ("loss",),
 }
 
 
@@ -253,7 +315,9 @@ class Tokenizer(Section):
 class Model(Section):
     """The model to train."""
 
-    family: Literal["transformer", "bert", "roberta"] = Field("transformer", description="the family")
+    family: Literal["transformer", "bert", "roberta", "gpt2", "llama", "t5"] = Field(
+        "transformer", description="the family"
+    )
     pretrained: str | None = Field(
         None, description="a checkpoint to begin with, a folder or a hub name; it decides on all keys here but dropout"
     )
@@ -265,7 +329,9 @@ class Model(Section):
     dropout: Fraction = Field(0.1, description="share of numbers dropped in training")
     attention_dropout: Fraction = Field(0.0, description="share of attention weights dropped in training")
     norm: Literal["pre", "post"] = Field("pre", description="where the norms stand")
-    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = Field("relu", description="of the feed-forward parts")
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] | None = Field(
+        None, description="of the feed-forward parts; missing: the family's own"
+    )
     tie_source: Switch = Field(True, description="one embedding for source and target (a joint vocabulary only)")
     tie_output: Switch = Field(True, description="the head shares the target's embedding")
 
@@ -368,6 +434,8 @@ class Recipe(Section):
         ):
             if found not in known and not (key == "model.family" and self.model.pretrained):
                 raise ValueError(f"{key} is {found!r}: for {kind} it is one of {', '.join(known)}")
+        if isinstance(self.source, TextSource | FilesSource | PythonSource) and kind not in DOCUMENTS:
+            raise ValueError(f"source.kind is {self.source.kind!r}, which has no targets: {kind} needs some")
         return self
 
     @model_validator(mode="after")

@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli import answering
+from glassformer.cli.options import AsJson, Beam, Device, Int8, RunFolder
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
 NO_MEMORY = "there is not enough memory: lower train.batch_tokens, decode.batch or model.width"
@@ -27,18 +29,11 @@ app = typer.Typer(
 RecipeName = Annotated[
     str, typer.Argument(metavar="RECIPE", help="a recipe file, or the name of one that ships", show_default=False)
 ]
-RunFolder = Annotated[Path, typer.Option("--run", metavar="DIR", help="a folder that train made", show_default=False)]
-Beam = Annotated[int | None, typer.Option(metavar="N", min=1, help="beam width; 1: greedy; the recipe's if not given")]
-Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, mps")]
-Int8 = Annotated[
-    bool, typer.Option("--int8", metavar="", help="large matrices in 8 bits: faster on a CPU, nearly as good")
-]
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # which typer has, but does not export
 Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="change a key: train.lr=3e-4; may be repeated"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", metavar="", help="print JSON")]
 
 
 @app.command()
@@ -257,15 +252,17 @@ def evaluate(
 ) -> None:
     """Score a run. Translation: sacreBLEU with its signature, chrF, exact match, perplexity. Labels: accuracy, F1.
 
+    Answers: exact match and F1 as SQuAD defines them.
+
     - `glassformer evaluate --run runs/dates`
     - `glassformer evaluate --run runs/dates --data mine.tsv --json`
     """
     from glassformer.cli.finishing import report
-    from glassformer.cli.showing import tsv_pairs
+    from glassformer.cli.showing import file_pairs
     from glassformer.run import load
 
     loaded = load(run, device)
-    pairs = loaded.pairs(split) if data is None else tsv_pairs(data)
+    pairs = loaded.pairs(split) if data is None else file_pairs(data, loaded.recipe.task.kind)
     facts, lines = report(loaded, pairs, beam=beam, int8=int8)
     sys.stdout.write(json.dumps(facts) + "\n" if as_json else "".join(f"{line}\n" for line in lines))
 
@@ -283,14 +280,14 @@ def data(
     """
     from glassformer.cli.progress import TrainingProgress
     from glassformer.cli.showing import describe
-    from glassformer.data import prepare
     from glassformer.recipes import anchored, base_of, find_recipe, read_recipe
     from glassformer.run import cache_folder
+    from glassformer.run.kinds import KINDS
 
     path = find_recipe(recipe)
     read = anchored(read_recipe(path, changes), base_of(path))  # as train does, which finds it in the cache
     with TrainingProgress() as progress:
-        prepared = prepare(read, Path.cwd(), cache_folder(), progress.stage)
+        prepared: Any = KINDS[read.task.kind].prepare(read, Path.cwd(), cache_folder(), progress.stage)
     describe(prepared, read, samples, as_json)
 
 
@@ -315,6 +312,9 @@ def recipes(
     path = find_recipe(name)
     read = read_recipe(path)
     sys.stdout.write(to_toml(read, comments=True) if full else path.read_text(encoding="utf-8"))
+
+
+app.command()(answering.answer)
 
 
 def _version(wanted: bool) -> None:

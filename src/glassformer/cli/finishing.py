@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,7 +15,8 @@ from glassformer.cli.showing import SCORED, bar, command, out, say
 from glassformer.data import BETWEEN
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.looking.figures import attention_figure, attention_text, confusion_figure, loss_figure
-from glassformer.run import Classifier, Run
+from glassformer.run import Answerer, Classifier, Run
+from glassformer.run.answerer import AnswerEvaluation
 from glassformer.run.classifier import ClassEvaluation
 from glassformer.run.showing import look
 from glassformer.run.telling import read_metrics
@@ -148,5 +150,49 @@ def _class_lines(found: ClassEvaluation) -> list[str]:
     ]
 
 
-FINISH: dict[type, Any] = {Run: _translated, Classifier: _classified}
-REPORTS: dict[type, Any] = {Run: _translation_report, Classifier: _classification_report}
+def _answered(run: Answerer, folder: Path, examples: Examples) -> None:
+    with bar("testing", len(examples)) as progress:
+        found = run.evaluate(examples, progress)
+    say("")
+    for (source, target), answer in list(zip(examples, found.answers, strict=True))[:SHOWN]:
+        right = [each["text"] for each in json.loads(target)] or ["nothing"]
+        wrong = "" if answer.text in right else f"   (right: {' or '.join(dict.fromkeys(right))})"
+        say(f"  {source.split(BETWEEN)[0]}  →  {answer.text or 'nothing'} {answer.score:.0%}{wrong}")
+    say("")
+    for line in _answer_lines(found):
+        say(line)
+    say(f"\nThe run is in {folder}, the picture of its loss is {folder / 'loss.png'}.")
+    question = shlex.quote(examples[0][0].split(BETWEEN)[0])
+    next_commands(
+        folder,
+        f"{{command}} answer --run {{run}} --context FILE {question}",
+        "{command} evaluate --run {run}",
+        "{command} recipes",
+    )
+
+
+def _answer_report(run: Answerer, examples: Examples, **options: Any) -> Report:
+    if any(options.values()):
+        raise ConfigurationError(f"{run.path} answers: --beam and --int8 are for runs that write")
+    with bar("evaluating", len(examples)) as progress:
+        found = run.evaluate(examples, progress)
+    return {"questions": len(examples), "loss": found.loss, **asdict(found.scores)}, _answer_lines(found)
+
+
+def _answer_lines(found: AnswerEvaluation) -> list[str]:
+    scores = found.scores
+    lines = [f"{len(found.answers):,} questions: exact match {scores.exact:.2%}, F1 {scores.f1:.2%}"]
+    if scores.answerable_exact is not None and scores.unanswerable_exact is not None:
+        lines += [
+            f"{scores.answerable:,} with an answer: {scores.answerable_exact:.2%}, {scores.answerable_f1:.2%}",
+            f"{scores.unanswerable:,} without one: {scores.unanswerable_exact:.2%} left unanswered",
+        ]
+    return lines
+
+
+FINISH: dict[type, Any] = {Run: _translated, Classifier: _classified, Answerer: _answered}
+REPORTS: dict[type, Any] = {
+    Run: _translation_report,
+    Classifier: _classification_report,
+    Answerer: _answer_report,
+}

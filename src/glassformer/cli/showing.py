@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -20,8 +20,9 @@ from rich.progress import Progress
 
 from glassformer.data import Prepared, Report, read_pairs
 from glassformer.errors import InputError
-from glassformer.recipe import Recipe, TsvSource
+from glassformer.recipe import Recipe, SquadSource, TsvSource
 
+Line = TypeVar("Line")
 out = Console(highlight=False)
 BARS = " ▁▂▃▄▅▆▇█"
 SCORED = 1000  # examples that are scored or counted where all would take long
@@ -40,10 +41,11 @@ def bar(name: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
         yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
-def tsv_pairs(path: Path) -> list[tuple[str, str]]:
-    """The pairs of a TSV file."""
+def file_pairs(path: Path, task: str) -> list[tuple[str, str]]:
+    """The examples of a file: a TSV, or for answering a file in SQuAD's layout."""
     report = Report()
-    section = TsvSource(kind="tsv", train=str(path))
+    squad = SquadSource(kind="squad", train=str(path))
+    section = squad if task == "answering" else TsvSource(kind="tsv", train=str(path))
     found = read_pairs(section, "train", Path.cwd(), report, strict=False)
     pairs = [(pair.source, pair.target) for pair in found]
     if report.examples:
@@ -68,7 +70,7 @@ def read_lines(file: str) -> Iterator[str]:
         raise InputError(f"{name}: cannot be read: {error.strerror}") from None
 
 
-def portions(lines: Iterator[str]) -> Iterator[list[str]]:
+def portions(lines: Iterator[Line]) -> Iterator[list[Line]]:
     """Some lines at a time: an input of any length, or without end, gives its first outputs early."""
     while portion := list(islice(lines, PORTION)):
         yield portion

@@ -19,9 +19,17 @@ from glassformer.data.sources import SPLITS, Split
 from glassformer.data.store import Place, TokenPairs, read_texts, write_starts
 from glassformer.data.tokenising import WORTHWHILE, Job, tokenise
 from glassformer.errors import DataError, TrainingError
-from glassformer.recipe import Recipe
+from glassformer.recipe import DOCUMENTS, Recipe
 from glassformer.text import Tokenizer
 
+FRAMED = ("classification", "answering")  # tasks whose texts are framed by special tokens
+DROPPED = {  # what an encoder leaves out, and why
+    "drop": "too many tokens",
+    "empty": "no tokens",
+    "label": "label unseen in training",
+    "apart": "answer in no window",
+    "unanswerable": "without an answer (task.unanswerable is off)",
+}
 MOST_LABELS = 50  # beyond which labels that hardly ever repeat are taken for a mistake
 
 
@@ -36,6 +44,15 @@ class Prepared:
     checksums: dict[str, list[int]]  # of its files of tokens and texts
     labels: list[str] = field(default_factory=list)  # of a classification, in the order of their numbers
 
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """Those of source and target."""
+        return self.source_tokenizer, self.target_tokenizer
+
+    def held_out(self, split: str) -> list[tuple[str, str]]:
+        """The texts of valid or test."""
+        return self.splits[split].all_texts()
+
 
 def prepare(
     recipe: Recipe,
@@ -49,8 +66,8 @@ def prepare(
     `base` is the folder that the recipe's paths start from; `progress` hears the stage, how many examples are done, and
     of how many if that is known. The tokenizers of source and target may be `given`, by a checkpoint.
     """
-    if given is not None and recipe.task.kind == "classification":
-        given[0].add_frame()
+    if given is not None:
+        _suit(given[0], recipe.task.kind)
     try:
         folder = cache / caches.fingerprint(recipe, base, cache, given)
         prepared = _open(folder, given)
@@ -96,8 +113,7 @@ def _make(
         raise DataError("the source leaves no pair to train on: " + report.sentence())
     labels = _labels(folder, blocks["train"]) if recipe.task.kind == "classification" else []
     tokenizers = given or _tokenizers(recipe, base, folder, blocks["train"], progress)
-    if labels:
-        tokenizers[0].add_frame()
+    _suit(tokenizers[0], recipe.task.kind)
     _save(folder, tokenizers)
     dtype = "uint16" if max(len(labels), *(tokenizer.size for tokenizer in tokenizers)) <= 2**16 else "uint32"
     for split in SPLITS:
@@ -135,7 +151,8 @@ def _tokenizers(
     if section.path is not None:
         source = target = Tokenizer.load(base / section.path)
     else:
-        sides = (0,) if recipe.task.kind == "classification" or not section.joint else (0, 1)
+        alone = recipe.task.kind in (*FRAMED, *DOCUMENTS)
+        sides = (0,) if alone or not section.joint else (0, 1)
         step = max(1, -(-total // section.sample))
 
         def texts(wanted: tuple[int, ...]) -> Iterator[str]:
@@ -145,9 +162,19 @@ def _tokenizers(
                     yield from both[side][-first[0] % step :: step]
 
         source = target = Tokenizer.train(texts(sides), section)
-        if not section.joint:
+        if not section.joint and not alone:
             target = Tokenizer.train(texts((1,)), section)
     return source, target
+
+
+def _suit(tokenizer: Tokenizer, task: str) -> None:
+    """Give a tokenizer the special tokens that a task needs."""
+    if task in FRAMED:
+        tokenizer.add_frame()
+    elif task == "masked-language-modelling":
+        tokenizer.add_mask()
+    elif task == "span-corruption":
+        tokenizer.add_sentinels()
 
 
 def _save(folder: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
@@ -183,7 +210,7 @@ def _tokenise(
             max_tokens=data.max_tokens,
             long=long,
             whole=split != "train",
-            task=recipe.task.kind,
+            task=recipe.task.model_dump(),
             labels=labels,
             complete=recipe.model.pretrained is None,
         )
@@ -193,6 +220,6 @@ def _tokenise(
     for name, kind in (("truncate", "truncated"), ("split", "split")):
         if counts[name]:
             report.changed[kind] += counts[name]
-    for name, reason in (("drop", "too many tokens"), ("empty", "no tokens"), ("label", "label unseen in training")):
+    for name, reason in DROPPED.items():
         if counts[name]:
             report.dropped[reason] += counts[name]

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from glassformer.data.cleaning import Seen, content_hash, normalise, source_hash, split_of, why_dropped
+from glassformer.data.files import BETWEEN
 from glassformer.data.report import Pair, Report
 from glassformer.data.sources import SPLITS, Split, own_splits, read_pairs
 from glassformer.data.store import Place, TextWriter
-from glassformer.recipe import Data, Recipe
+from glassformer.recipe import DOCUMENTS, Data, Recipe
 
 Progress = Callable[[str, int, int | None], None]
 Texts = list[tuple[str, str]]
@@ -22,19 +23,26 @@ BLOCK = 10_000  # pairs that are handled together
 
 def read_all(recipe: Recipe, base: Path, folder: Path, report: Report, progress: Progress) -> dict[Split, list[Place]]:
     """Write the texts of all pairs that are kept, split by split. Gives the places of their blocks."""
-    data, own = recipe.data, own_splits(recipe.source, base)
+    data, own, alone = recipe.data, own_splits(recipe.source, base), recipe.task.kind in DOCUMENTS
     with ExitStack() as stack:
         writers = {split: stack.enter_context(TextWriter(folder, split)) for split in SPLITS}
-        sorter = Sorter(data, own, writers, report)
+        sorter = Sorter(data, own, writers, report, _context if recipe.task.kind == "answering" else str, alone)
         for split in sorted(own, key="train".__eq__):  # held-out files first, to see what of them is in train
             for block in _blocks(read_pairs(recipe.source, split, base, report, data.strict)):
                 progress("reading", report.read, None)
                 texts = [(normalise(pair.source, data), normalise(pair.target, data)) for pair in block]
+                if alone:
+                    texts = [(source, "") for source, _ in texts]
                 if split == "train":
                     sorter.sort(texts)
                 else:
                     sorter.hold_out(split, texts)
     return {split: writer.blocks for split, writer in writers.items()}
+
+
+def _context(source: str) -> str:
+    """What must not be in two splits: other questions about a context are no others."""
+    return source.partition(BETWEEN)[2]
 
 
 def _blocks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
@@ -46,11 +54,20 @@ class Sorter:
     """Puts normalised pairs where they belong, and counts.
 
     What a source holds out itself stays whole, for scores on it to mean what they mean elsewhere; the other pairs
-    pass the filters first, and what the source does not hold out is split off from them.
+    pass the filters first, and what the source does not hold out is split off from them, by what `key` gives of them.
+    Texts that stand `alone` have no target.
     """
 
-    def __init__(self, data: Data, own: tuple[Split, ...], writers: dict[Split, TextWriter], report: Report) -> None:
-        self.data, self.writers, self.report = data, writers, report
+    def __init__(
+        self,
+        data: Data,
+        own: tuple[Split, ...],
+        writers: dict[Split, TextWriter],
+        report: Report,
+        key: Callable[[str], str] = str,
+        alone: bool = False,
+    ) -> None:
+        self.data, self.writers, self.report, self.key, self.alone = data, writers, report, key, alone
         self.seen = Seen()
         self.held_out: dict[Split, Seen] = {split: Seen() for split in own if split != "train"}
         self.valid = 0.0 if "valid" in own else data.valid
@@ -74,10 +91,11 @@ class Sorter:
                 writer.write(compress(texts, [side == split for side in sides]))
 
     def _source_hashes(self, texts: Texts) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        return np.array([source_hash(source, self.data.seed) for source, _ in texts], np.uint64)
+        return np.array([source_hash(self.key(source), self.data.seed) for source, _ in texts], np.uint64)
 
     def _passes(self, pair: tuple[str, str]) -> bool:
-        reason = why_dropped(*pair, self.data)
+        source, target = pair
+        reason = why_dropped(source, source if self.alone else target, self.data)
         if reason is not None:
             self.report.dropped[reason] += 1
         return reason is None

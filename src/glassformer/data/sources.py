@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from glassformer.data import debian, generators, hub, labelled, memories
+from glassformer.data import debian, documents, generators, hub, labelled, memories
 from glassformer.data.files import Row, aligned_rows, object_rows, table_rows
 from glassformer.data.report import Pair, Report
 from glassformer.data.squad import question_rows
@@ -15,19 +16,23 @@ from glassformer.recipe import (
     AlignedSource,
     DatesSource,
     DebianSource,
+    FilesSource,
     FolderSource,
     HuggingFaceSource,
     JsonlSource,
     LabelledFolderSource,
     PoSource,
+    PythonSource,
     Source,
     SquadSource,
+    TextSource,
     TmxSource,
     TopicsSource,
     ToySource,
     TsvSource,
 )
 
+DocumentSource = TextSource | FilesSource | PythonSource
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 ALIASES: dict[Split, tuple[str, ...]] = {
@@ -47,7 +52,8 @@ def read_pairs(source: Source, split: Split, base: Path, report: Report, strict:
     if split not in own_splits(source, base):
         raise DataError(f"the source has no {split} of its own: {split} pairs are split off from train")
     for left, right, place in _rows(source, split, base, report, strict):
-        if not left.strip() or not right.strip():
+        alone = isinstance(source, DocumentSource)
+        if not left.strip() or not (right.strip() or alone):
             report.add_bad("empty side", place, f"the {'target' if left.strip() else 'source'} is empty", strict)
         elif not _is_text(left) or not _is_text(right):
             report.add_bad("invalid Unicode", place, "holds half a surrogate pair, which is no character", strict)
@@ -63,7 +69,7 @@ def own_splits(source: Source, base: Path) -> tuple[Split, ...]:
         return SPLITS
     if isinstance(source, HuggingFaceSource):
         return tuple(split for split in SPLITS if hub.split_name(source, ALIASES[split]) is not None)
-    if isinstance(source, DebianSource | TopicsSource):
+    if isinstance(source, DebianSource | TopicsSource | FilesSource | PythonSource):
         return ("train",)
     if isinstance(source, LabelledFolderSource):
         there = labelled.split_folders(base / source.path, ALIASES)
@@ -79,7 +85,9 @@ def own_files(source: Source, base: Path) -> list[Path]:
     if isinstance(source, LabelledFolderSource):
         folders = labelled.split_folders(base / source.path, ALIASES).values()
         return [path for folder in folders for path, _ in labelled.labelled_files(folder, labelled.TEXTS)]
-    if isinstance(source, DatesSource | ToySource | HuggingFaceSource | FolderSource | TopicsSource):
+    if isinstance(source, FilesSource):
+        return documents.matching(base / source.path, source.pattern)
+    if isinstance(source, DatesSource | ToySource | HuggingFaceSource | FolderSource | TopicsSource | PythonSource):
         return []
     names = [getattr(source, split) for split in SPLITS]
     flat = [name for each in names if each for name in ((each,) if isinstance(each, str) else each)]
@@ -134,7 +142,14 @@ def _rows(source: Source, split: Split, base: Path, report: Report, strict: bool
         return labelled.text_rows(labelled.news(), report, strict)
     if isinstance(source, LabelledFolderSource):
         return labelled.text_rows(labelled.split_folders(base / source.path, ALIASES)[split], report, strict)
+    if isinstance(source, FilesSource | PythonSource):
+        paths = documents.library() if isinstance(source, PythonSource) else own_files(source, base)
+        return documents.file_rows(paths, report, strict)
     name = getattr(source, split)
+    if isinstance(source, TextSource):
+        names = (name,) if isinstance(name, str) else name
+        each = (documents.document_rows(base / one, one, source.documents, report, strict) for one in names)
+        return chain.from_iterable(each)
     if isinstance(source, AlignedSource):
         return aligned_rows((base / name[0], base / name[1]), name, report, strict)
     path = base / name

@@ -18,12 +18,15 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 
-from glassformer.data.encoding import Encode, LabelEncoder, PairEncoder
+from glassformer.data.encoding import Encode, LabelEncoder, PairEncoder, document_encoder
 from glassformer.data.store import Place, read_texts
+from glassformer.data.windows import AnswerEncoder, Windows
 from glassformer.errors import TrainingError
+from glassformer.recipe import DOCUMENTS
 from glassformer.text import Tokenizer
 
 WORTHWHILE = 50_000  # pairs below which no worker is started
@@ -41,7 +44,7 @@ class Job:
     max_tokens: int
     long: str  # drop, truncate, split
     whole: bool  # keep every pair, also one without tokens
-    task: str = "translation"
+    task: dict[str, Any] = field(default_factory=lambda: {"kind": "translation"})  # the recipe's section
     labels: list[str] = field(default_factory=list)
     complete: bool = True  # whether the tokenizers' special tokens are ours to add
 
@@ -52,8 +55,13 @@ class Job:
 
 def encoder(job: Job, source: Tokenizer, target: Tokenizer) -> Encode:
     """What makes rows of the job's texts."""
-    if job.task == "classification":
+    if job.task["kind"] == "classification":
         return LabelEncoder(source, job.labels, job.max_tokens)
+    if job.task["kind"] == "answering":
+        windows = Windows(source, job.max_tokens, job.task["stride"], job.task["max_question"])
+        return AnswerEncoder(windows, job.task["unanswerable"])
+    if job.task["kind"] in DOCUMENTS:
+        return document_encoder(job.task["kind"], source, job.max_tokens)
     return PairEncoder(source, target, job.max_tokens, job.long, job.whole)
 
 

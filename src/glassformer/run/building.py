@@ -23,17 +23,23 @@ PARTS: dict[str, Any] = {  # what a family may be given, by name
     "RMSNorm": RMSNorm,
     "Linear": nn.Linear,
 }
-ANSWERS = {"classification": "classes"}  # what an encoder is asked for by each task
+ANSWERS = {
+    "masked-language-modelling": "words",
+    "classification": "classes",
+    "answering": "span",
+}  # what an encoder is asked for by each task
 
 
-def build(recipe: Recipe, source_vocabulary: int, target_vocabulary: int, classes: int = 0) -> nn.Module:
+def build(recipe: Recipe, source_vocabulary: int = 0, target_vocabulary: int = 0, *, classes: int = 0) -> nn.Module:
     """The model that a recipe describes, for vocabularies of these sizes, with fresh weights or a checkpoint's."""
     section, task = recipe.model, recipe.task.kind
     if section.pretrained is not None:
         return _adapted(load_checkpoint(section.pretrained), recipe, classes)
     words: dict[str, Any] = section.model_dump(exclude={"family", "pretrained"})
     words["residual"] = PLACEMENTS[words.pop("norm")]
-    words["activation"] = ACTIVATIONS[words["activation"]]
+    if (activation := words.pop("activation")) is not None:
+        words["activation"] = ACTIVATIONS[activation]
+    words["head_width"] = section.width // section.heads
     words |= {"vocabulary": source_vocabulary, "target_vocabulary": target_vocabulary}
     words |= {"length": recipe.data.max_tokens, "answer": ANSWERS.get(task), "classes": classes}
     family = FAMILIES[section.family]

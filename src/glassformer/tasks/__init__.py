@@ -1,21 +1,42 @@
 """Tasks: how examples become batches, and what a model loses on them."""
 
+from glassformer.tasks.answering import SpanBatch, SpanCollator, answering_loss, span_loss
 from glassformer.tasks.classification import TextBatch, TextCollator, classification_loss, segments_of
+from glassformer.tasks.corruption import CorruptCollator, Corruption, corrupted, draw_spans, restored
+from glassformer.tasks.language import WindowBatch, WindowCollator, Windows, language_loss
 from glassformer.tasks.losses import class_loss, sequence_loss
+from glassformer.tasks.masking import MaskCollator, MaskedBatch, Masker, masked_loss
 from glassformer.tasks.protocol import Batch, Learner, Loss
 from glassformer.tasks.translation import PairBatch, PairCollator, translation_loss
 
 __all__ = [
     "Batch",
+    "CorruptCollator",
+    "Corruption",
     "Learner",
     "Loss",
+    "MaskCollator",
+    "MaskedBatch",
+    "Masker",
     "PairBatch",
     "PairCollator",
+    "SpanBatch",
+    "SpanCollator",
     "TextBatch",
     "TextCollator",
+    "WindowBatch",
+    "WindowCollator",
+    "Windows",
+    "answering_loss",
     "class_loss",
     "classification_loss",
+    "corrupted",
+    "draw_spans",
+    "language_loss",
+    "masked_loss",
+    "restored",
     "segments_of",
     "sequence_loss",
+    "span_loss",
     "translation_loss",
 ]

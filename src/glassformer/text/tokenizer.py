@@ -22,10 +22,11 @@ from glassformer.writing import replacing
 # What the four special tokens are called, here and elsewhere; the first name is given where there is none.
 NAMES = {
     "pad": ("<pad>", "[PAD]", "<|pad|>", "<PAD>"),
-    "start": ("<start>", "<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>", "<|endoftext|>"),
+    "start": ("<start>", "<s>", "[CLS]", "<bos>", "[BOS]", "<|startoftext|>", "<|begin_of_text|>"),
     "end": ("<end>", "</s>", "[SEP]", "<eos>", "[EOS]", "<|endoftext|>", "<|end_of_text|>"),
     "unknown": ("<unk>", "[UNK]", "<|unk|>", "<UNK>"),
 }
+GPT2_END = "<|endoftext|>"  # GPT-2 has it between texts: where nothing else does, it starts one too
 MASKS = ("<mask>", "[MASK]")  # what stands for a hidden token
 SENTINEL, SENTINELS = "<extra_id_{}>", 100  # what stands for hidden spans, in T5's words
 SPACE = "▁"  # how a space is shown in a token
@@ -50,6 +51,8 @@ class Tokenizer:
         engine.encode_special_tokens = True  # "<end>" in a text is five letters
         self._engine = engine
         ids = {role: engine.token_to_id(name) for role, name in named.items()}
+        if ids["start"] is None and named["end"] == GPT2_END:
+            ids["start"] = ids["end"]
         self.pad, self.start, self.end, self.unknown = (int(ids[role] or 0) for role in NAMES)
         self._named = {int(token) for token in ids.values() if token is not None}
         self.size = max(engine.get_vocab(with_added_tokens=True).values()) + 1

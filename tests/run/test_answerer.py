@@ -1,0 +1,199 @@
+"""A run that answers, from a file in SQuAD's layout to words of a text."""
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.data.files import BETWEEN
+from glassformer.errors import DataError, InputError, RecipeError
+from glassformer.run import Answerer
+
+WORDS = {"colour": ["red", "blue", "green", "brown"], "number": ["two", "five", "nine", "ten"]}
+FILLERS = ["the", "old", "house", "is", "near", "a", "river", "and", "has", "windows"]
+
+
+def paragraphs(count: int, seed: int = 0, unanswerable: float = 0.0, length: int = 6) -> list[dict[str, Any]]:
+    """Texts with a colour and a number somewhere, and questions for both; some texts lack what is asked for."""
+    draw, made = random.Random(seed), []
+    for _ in range(count):
+        chosen = {kind: draw.choice(words) for kind, words in WORDS.items() if draw.random() >= unanswerable}
+        words = draw.choices(FILLERS, k=draw.randint(2, length))
+        for word in chosen.values():
+            words.insert(draw.randint(0, len(words)), word)
+        context = " ".join(words)
+        questions = []
+        for kind in WORDS:
+            word = chosen.get(kind)
+            answers = [] if word is None else [{"text": word, "answer_start": context.index(word)}]
+            questions.append({"question": f"which {kind}", "answers": answers, "is_impossible": word is None})
+        made.append({"context": context, "qas": questions})
+    return made
+
+
+def written(path: Path, some: list[dict[str, Any]]) -> Path:
+    path.write_text(json.dumps({"data": [{"title": "t", "paragraphs": some}]}), encoding="utf-8")
+    return path
+
+
+def recipe(file: Path, **changes: dict[str, Any]) -> dict[str, Any]:
+    table: dict[str, dict[str, Any]] = {
+        "task": {"kind": "answering", "stride": 4, "max_question": 4, "max_answer": 3},
+        "source": {"kind": "squad", "train": str(file)},
+        "data": {"valid": 0.1, "test": 0.2, "max_tokens": 24},
+        "tokenizer": {"kind": "bpe", "vocabulary": 330},
+        "model": {"width": 32, "heads": 2, "layers": 1, "hidden": 64, "dropout": 0.0, "attention_dropout": 0.0},
+        "train": {"steps": 150, "batch_tokens": 512, "validate_every": 75, "warmup": 10, "lr": 0.01, "device": "cpu"},
+    }
+    return {name: {**table.get(name, {}), **changes.get(name, {})} for name in {**table, **changes}}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+    folder = tmp_path_factory.mktemp("answerer")
+    made = gf.train(recipe(written(folder / "t.json", paragraphs(300))), folder / "run")
+    assert isinstance(made, Answerer)
+    return made
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Answerer:
+    """A run that has learned to say nothing."""
+    folder = tmp_path_factory.mktemp("silent")
+    asked = recipe(written(folder / "t.json", paragraphs(400, unanswerable=0.4)), task={"unanswerable": True})
+    made: Answerer = gf.train(asked, folder / "run")
+    return made
+
+
+def test_it_learns_and_says_where_the_answer_stands(trained: Answerer) -> None:
+    assert trained.evaluate(trained.pairs("test")).scores.exact > 0.95
+    context = "the old green house has  nine windows"
+    number, colour = trained.answer([("which number", context), ("which colour", context)])
+    assert (number.text, number.start, number.end) == ("nine", 25, 29)
+    assert (colour.text, context[colour.start : colour.end]) == ("green", "green")
+    assert 0.5 < number.score <= 1
+
+
+def test_an_answer_far_into_a_long_text_is_found_whatever_stands_beside(trained: Answerer) -> None:
+    context = " ".join(["the river is near a house and"] * 9 + ["has five", *["the house is old"] * 9])
+    assert len(trained.tokenizer.encode(context)) > 3 * 24
+    asked = [("which number", context), ("which colour", "a red house")]
+    together = trained.answer(asked)
+    assert [each.text for each in together] == ["five", "red"]
+    assert context[together[0].start : together[0].end] == "five"
+    alone = [trained.answer([each])[0] for each in asked]
+    for one, other in zip(alone, together, strict=True):
+        assert one.text == other.text
+        assert one.score == pytest.approx(other.score, abs=1e-5)
+
+
+def test_it_says_nothing_only_where_that_was_learned(silent: Answerer, trained: Answerer) -> None:
+    found = silent.evaluate(silent.pairs("test"))
+    assert found.scores.unanswerable > 10
+    assert found.scores.unanswerable_exact is not None
+    assert found.scores.unanswerable_exact > 0.9
+    assert found.scores.answerable_exact is not None
+    assert found.scores.answerable_exact > 0.9
+    asked = [("which number", "the old house is blue and near a river")]
+    assert silent.answer(asked)[0].text == ""
+    assert trained.answer(asked)[0].text != ""
+
+
+def test_a_loaded_run_answers_alike(trained: Answerer) -> None:
+    assert trained.path is not None
+    loaded = gf.load(trained.path)
+    examples = trained.pairs("valid")
+    assert loaded.evaluate(examples).answers == trained.evaluate(examples).answers
+    assert loaded.evaluate(examples).loss == pytest.approx(trained.evaluate(examples).loss)
+
+
+def test_a_context_is_in_one_split_only(trained: Answerer) -> None:
+    contexts = {split: {source.split(BETWEEN)[1] for source, _ in trained.pairs(split)} for split in ("valid", "test")}
+    assert not contexts["valid"] & contexts["test"]
+    both = [source.split(BETWEEN)[1] for source, _ in trained.pairs("test")]
+    assert len(both) == 2 * len(contexts["test"])  # both questions about each
+
+
+def test_answers_that_do_not_fit_their_context_are_counted_with_their_place(tmp_path: Path) -> None:
+    some = paragraphs(60)
+    some[0]["qas"][0]["answers"][0]["answer_start"] = 999
+    some[1]["qas"][0] = {**some[1]["qas"][0], "id": "q7", "answers": [{"text": "x", "answer_start": 0}]}
+    some[2]["qas"][0]["question"] = " "
+    some[3]["context"] = ""
+    some[4]["qas"] = [{"question": "which"}]
+    file = written(tmp_path / "t.json", some)
+    run = gf.train(recipe(file, train={"steps": 1}), tmp_path / "run")
+    report = json.loads((run.path / "data.json").read_text(encoding="utf-8"))
+    assert report["bad"] == {
+        "answer outside its context": 1,
+        "answer not at its place": 1,
+        "empty question": 1,
+        "empty context": 2,
+        "missing field": 1,
+    }
+    assert re.search(r"t\.json: question 1: '\w+' at 999 is outside its context", report["examples"][0])
+    assert "t.json: question q7: 'x' does not stand at 0" in report["examples"][1]
+    with pytest.raises(DataError, match=r"question 1: .* outside its context .*data\.strict is on"):
+        gf.train(recipe(file, data={"strict": True}), tmp_path / "strict")
+
+
+def test_questions_without_answer_are_left_out_unless_wanted(tmp_path: Path) -> None:
+    file = written(tmp_path / "t.json", paragraphs(60, unanswerable=0.5))
+    run = gf.train(recipe(file, train={"steps": 1}), tmp_path / "run")
+    report = json.loads((run.path / "data.json").read_text(encoding="utf-8"))
+    assert report["dropped"]["without an answer (task.unanswerable is off)"] > 20
+
+
+def test_files_of_another_layout_are_told(tmp_path: Path) -> None:
+    for name, text in (("a", "{}"), ("b", "no JSON"), ("c", '{"data": [{"paragraphs": 3}]}')):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        with pytest.raises(DataError, match="is not in SQuAD's layout"):
+            gf.train(recipe(tmp_path / name), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"data": {"normalise": "nfc"}}, 'data.normalise must be "none"'),
+        ({"source": {"kind": "tsv"}}, "squad is for answering alone"),
+        ({"model": {"family": "transformer"}}, "for answering it is one of bert, roberta"),
+        ({"train": {"watch": "bleu"}}, "for answering it is one of loss, exact, f1"),
+    ],
+)
+def test_recipes_that_cannot_work_are_refused(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(RecipeError, match=re.escape(sentence)):
+        gf.train(recipe(tmp_path / "t.json", **changes), tmp_path / "run")
+
+
+def test_a_window_too_small_for_its_stride_is_told(tmp_path: Path) -> None:
+    with pytest.raises(gf.ConfigurationError, match=r"raise data\.max_tokens, or lower task\.stride"):
+        gf.train(recipe(written(tmp_path / "t.json", paragraphs(30)), task={"stride": 20}), tmp_path / "run")
+
+
+def test_nothing_to_answer_is_told(trained: Answerer) -> None:
+    with pytest.raises(InputError, match="the question is empty"):
+        trained.answer([(" ", "a text")])
+    with pytest.raises(InputError, match="the context is empty"):
+        trained.answer([("which number", "\n")])
+    with pytest.raises(InputError, match="a list of pairs"):
+        trained.answer("which number")  # type: ignore[arg-type]
+    assert trained.answer([]) == []
+
+
+def test_what_is_exported_points_to_the_same_tokens_in_transformers(trained: Answerer, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    gf.pretrained.save(trained.model, tmp_path)
+    theirs = transformers.BertForQuestionAnswering.from_pretrained(tmp_path).eval()
+    tokens = torch.tensor(trained.tokenizer.frame([["which number", "the house has nine windows"]]))
+    segments = gf.load(trained.path, "cpu").tokenizer.end  # type: ignore[arg-type]
+    kinds = (tokens == segments).long().cumsum(dim=1) - (tokens == segments).long()
+    with torch.inference_mode():
+        ours = trained.model(tokens, None, kinds.clamp_max(1))
+        found = theirs(tokens, token_type_ids=kinds.clamp_max(1))
+    torch.testing.assert_close(ours[..., 0], found.start_logits, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours[..., 1], found.end_logits, atol=1e-5, rtol=1e-5)
