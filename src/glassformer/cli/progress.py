@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 from torch import nn
 
-from glassformer.data import Prepared
+from glassformer.run.kinds import Corpus
 from glassformer.training.tuning import summary
 
 PLAIN_EVERY = 100  # steps between lines where there is no terminal
@@ -59,15 +59,15 @@ class TrainingProgress:
         if self._task is not None and self._console.is_terminal:
             self._bar.update(self._task, completed=done, total=total)
 
-    def prepared(self, prepared: Prepared, model: nn.Module) -> None:
+    def prepared(self, prepared: Corpus, model: nn.Module) -> None:
         """The data is ready, the model is built."""
         learning = summary(model)
         for line in prepared.report.lines():
             self._say(line)
-        source, target = prepared.source_tokenizer, prepared.target_tokenizer
-        sizes = f"{source.size:,}" if source is target else f"{source.size:,} and {target.size:,}"
-        labels = f" {len(prepared.labels):,} labels;" if prepared.labels else ""
-        self._say(f"{sizes} tokens in the vocabulary;{labels} {learning.total:,} parameters in the model")
+        sizes = {id(tokenizer): f"{tokenizer.size:,}" for tokenizer in prepared.tokenizers}.values()
+        words = f"{' and '.join(sizes)} tokens in the vocabulary; " if sizes else ""
+        labels = f"{len(prepared.labels):,} labels; " if prepared.labels else ""
+        self._say(f"{words}{labels}{learning.total:,} parameters in the model")
         if learning.trained < learning.total:
             self._say(f"{learning.trained:,} of them learn: {learning}")
 

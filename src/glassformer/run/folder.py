@@ -16,7 +16,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -79,12 +79,13 @@ def _lock(folder: Path) -> int | None:
 
 
 def write_setting(
-    folder: Path, recipe: Recipe, model: nn.Module, source: Tokenizer, target: Tokenizer, labels: list[str]
+    folder: Path, recipe: Recipe, model: nn.Module, tokenizers: Sequence[Tokenizer], labels: list[str]
 ) -> None:
     """Write all of a run but its weights: recipe, tokenizers, model configuration, environment."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / RECIPE, to_toml(recipe))
-    for name, tokenizer in zip(JOINT if source is target else SEPARATE, (source, target), strict=False):
+    joint = len({id(tokenizer) for tokenizer in tokenizers}) == 1
+    for name, tokenizer in zip(JOINT if joint else SEPARATE, tokenizers, strict=False):
         tokenizer.save(folder / name)
     config = {"format": 2, "model": described(model), "labels": labels}
     write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")

@@ -12,19 +12,16 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from glassformer.data import Batches, Prepared, prepare
+from glassformer.data import Batches
 from glassformer.errors import DataError, RunError, TrainingError
 from glassformer.parts import adapt, merged
-from glassformer.pretrained import files as checkpoints
 from glassformer.pretrained import save_lora
 from glassformer.recipe import Recipe, Tune
 from glassformer.recipes import anchored, same
 from glassformer.run import folder as files
 from glassformer.run.building import build
-from glassformer.run.importing import read_tokenizers
-from glassformer.run.kinds import KINDS, Use
+from glassformer.run.kinds import KINDS, Corpus, Use
 from glassformer.run.telling import telling
-from glassformer.text import Tokenizer
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
 from glassformer.training.tuning import choose
@@ -40,7 +37,7 @@ class Listener(Protocol):
         """Preparation has come so far."""
         ...
 
-    def prepared(self, prepared: Prepared, model: nn.Module) -> None:
+    def prepared(self, prepared: Corpus, model: nn.Module) -> None:
         """The data is ready, the model is built."""
         ...
 
@@ -59,7 +56,7 @@ class Silence:
     def stage(self, name: str, done: int, total: int | None) -> None:
         """Nothing."""
 
-    def prepared(self, prepared: Prepared, model: nn.Module) -> None:
+    def prepared(self, prepared: Corpus, model: nn.Module) -> None:
         """Nothing."""
 
     def tick(self, record: dict[str, Any]) -> None:
@@ -88,28 +85,20 @@ def train(
     with distribution(recipe.train.device, recipe.train.strategy) as place, ExitStack() as held:
         place.alone(lambda: _check_out(recipe, out, resume))
         place.alone(lambda: held.enter_context(files.reserved(out)))
-        given = _tokenizers(recipe)
+        prepare = KINDS[recipe.task.kind].prepare
         # Rank 0 prepares, so that the others find everything in the cache.
-        place.alone(lambda: prepare(recipe, Path.cwd(), cache_folder(), listener.stage, given))
-        prepared = prepare(recipe, Path.cwd(), cache_folder(), given=given)
+        place.alone(lambda: prepare(recipe, Path.cwd(), cache_folder(), listener.stage))
+        prepared = prepare(recipe, Path.cwd(), cache_folder(), None)
         pairs = prepared.splits["train"]
         if not len(pairs):
             raise DataError(f"no pair is left to train on: {prepared.report.sentence()}")
         torch.manual_seed(recipe.train.seed)
-        model = build(recipe, prepared.source_tokenizer.size, prepared.target_tokenizer.size, len(prepared.labels))
+        model = build(recipe, *(each.size for each in prepared.tokenizers), classes=len(prepared.labels))
         model = _tuned(model, recipe.tune)
         if place.main:
             listener.prepared(prepared, model)
         place.alone(lambda: _write_setting(recipe, out, prepared, model, resume))
         return _learn(recipe, out, prepared, model, place, resume, listener)
-
-
-def _tokenizers(recipe: Recipe) -> tuple[Tokenizer, Tokenizer] | None:
-    """The tokenizers of the checkpoint that a recipe begins with."""
-    if recipe.model.pretrained is None:
-        return None
-    folder = checkpoints.find(recipe.model.pretrained)
-    return read_tokenizers(folder, checkpoints.read_config(folder))
 
 
 def _tuned(model: nn.Module, section: Tune) -> nn.Module:
@@ -123,7 +112,7 @@ def _tuned(model: nn.Module, section: Tune) -> nn.Module:
 def _learn(
     recipe: Recipe,
     out: Path,
-    prepared: Prepared,
+    prepared: Corpus,
     model: nn.Module,
     place: Distribution,
     resume: bool,
@@ -133,7 +122,7 @@ def _learn(
     kind, options = KINDS[recipe.task.kind], recipe.train
     batches = Batches(prepared.splits["train"], options.batch_tokens, kind.collator(prepared, model), options.seed)
     use = kind.use(recipe, model, prepared, out)
-    examples = prepared.splits["valid"].all_texts()
+    examples = prepared.held_out("valid")
 
     def validate(model: nn.Module) -> dict[str, float]:
         return use.with_model(model).measure(examples, options.validate_sentences)
@@ -187,19 +176,19 @@ def _check_out(recipe: Recipe, out: Path, resume: bool) -> None:
         raise RunError(f"{out} was trained with another train.optimiser, {before.train.optimiser}: resume with it")
 
 
-def _write_setting(recipe: Recipe, out: Path, prepared: Prepared, model: nn.Module, resume: bool) -> None:
+def _write_setting(recipe: Recipe, out: Path, prepared: Corpus, model: nn.Module, resume: bool) -> None:
     """Write all of a run but its weights; refuse to resume with other data."""
     facts, path = {**prepared.report.to_dict(), "checksums": prepared.checksums}, out / DATA_REPORT
-    source, target = prepared.source_tokenizer, prepared.target_tokenizer
+    now = prepared.tokenizers
     try:
         if resume and path.exists():
-            tokenizers = [tokenizer.to_json() for tokenizer in files.read_tokenizers(out)]
+            tokenizers = [tokenizer.to_json() for tokenizer in (files.read_tokenizers(out) if now else ())]
             before = json.loads(path.read_text(encoding="utf-8"))["checksums"]
-            if tokenizers != [source.to_json(), target.to_json()] or before != prepared.checksums:
+            if tokenizers != [each.to_json() for each in now] or before != prepared.checksums:
                 raise RunError(f"the data has changed since {out} was begun: to resume, it must be the same")
-        files.write_setting(out, recipe, model, source, target, prepared.labels)
+        files.write_setting(out, recipe, model, now, prepared.labels)
         for split in files.HELD_OUT:
-            files.write_pairs(out, split, prepared.splits[split])
+            KINDS[recipe.task.kind].keep(out, split, prepared.splits[split])
         files.write_text(path, json.dumps(facts, indent=2) + "\n")
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise RunError(f"{path} is damaged: {error}") from None
