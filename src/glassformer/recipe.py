@@ -165,6 +165,19 @@ class PythonSource(Section):
     kind: Literal["python"]
 
 
+class DigitsSource(Section):
+    """Handwriting: 1,797 images of 8 x 8 pixels in shades of grey, of scikit-learn. Needs the extra `tasks`."""
+
+    kind: Literal["digits"]
+
+
+class ImageFolderSource(Section):
+    """Images in folders named after their labels: `path/LABEL/*.png`, or `path/train/LABEL/*.png` and so on."""
+
+    kind: Literal["image-folder"]
+    path: str = Field(description="the folder of the labels' folders, or of train, valid and test")
+
+
 class ToySource(Section):
     """Random letters, to be copied, reversed or sorted: for tests."""
 
@@ -191,6 +204,8 @@ Source = Annotated[
     | TextSource
     | FilesSource
     | PythonSource
+    | DigitsSource
+    | ImageFolderSource
     | ToySource,
     Field(discriminator="kind", description="where the examples come from"),
 ]
@@ -218,6 +233,19 @@ class AnsweringTask(Section):
     unanswerable: Switch = Field(False, description="learn from questions without an answer, and give none if likelier")
 
 
+class ImagesTask(Section):
+    """From an image to one of the labels in training. A model sees (pixel / 255 - mean) / deviation."""
+
+    kind: Literal["images"]
+    size: Count = Field(32, description="pixels on each side")
+    colours: Literal[1, 3] = Field(3, description="1: shades of grey; 3: red, green and blue")
+    others: Literal["resize", "refuse"] = Field("resize", description="what happens to images of another size")
+    mean: Fraction = Field(0.5, description="what is taken from each pixel, of 1")
+    deviation: Annotated[Number, Field(gt=0)] = Field(0.5, description="what each is then divided by")
+    shift: Place = Field(0, description="pixels that a training image is moved by at most, to each side")
+    flip: Switch = Field(False, description="mirror every other training image, left to right")
+
+
 class LanguageTask(Section):
     """From the beginning of a text to what follows."""
 
@@ -240,10 +268,11 @@ class CorruptionTask(Section):
 
 
 Task = Annotated[
-    TranslationTask | ClassificationTask | AnsweringTask | LanguageTask | MaskedTask | CorruptionTask,
+    TranslationTask | ClassificationTask | AnsweringTask | ImagesTask | LanguageTask | MaskedTask | CorruptionTask,
     Field(discriminator="kind", description="what is learned"),
 ]
 
+IMAGES = ("digits", "image-folder")  # sources of images
 DOCUMENTS = ("language-modelling", "masked-language-modelling", "span-corruption")  # tasks that need no targets
 WHOLE = {"strip": False, "max_characters": 2**31 - 1}  # documents are as they are, line breaks and all
 # What a task's recipe says where it says nothing; the other tasks' defaults are the fields' own.
@@ -252,6 +281,10 @@ TASK_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
         "data": {"max_characters": 100_000},  # a long text is cut, not dropped
         "model": {"family": "bert"},
         "train": {"smoothing": 0.0, "watch": "accuracy"},
+    },
+    "images": {
+        "model": {"family": "vit"},
+        "train": {"batch_tokens": 64, "smoothing": 0.0, "watch": "accuracy"},
     },
     "answering": {
         "data": {"normalise": "none", "strip": False, "max_characters": 1_000_000, "max_tokens": 384},
@@ -263,8 +296,9 @@ TASK_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     "span-corruption": {"data": WHOLE, "model": {"family": "t5"}, "train": {"smoothing": 0.0}},
 }
 FAMILIES = {
-    "translation": ("transformer", "t5"),
+    "translation": ("transformer", "t5", "bart", "marian"),
     "classification": ("bert", "roberta"),
+    "images": ("vit",),
     "answering": ("bert", "roberta"),
     "language-modelling": ("gpt2", "llama"),
     "masked-language-modelling": ("bert", "roberta"),
@@ -273,6 +307,7 @@ FAMILIES = {
 WATCHED = {
     "translation": ("loss", "bleu", "chrf", "exact"),
     "classification": ("loss", "accuracy", "f1"),
+    "images": ("loss", "accuracy", "f1"),
     "answering": ("loss", "exact", "f1"),
     "language-modelling": ("loss",),
     "masked-language-modelling": ("loss", "accuracy"),
@@ -315,7 +350,7 @@ class Tokenizer(Section):
 class Model(Section):
     """The model to train."""
 
-    family: Literal["transformer", "bert", "roberta", "gpt2", "llama", "t5"] = Field(
+    family: Literal["transformer", "bert", "roberta", "gpt2", "llama", "t5", "bart", "marian", "vit"] = Field(
         "transformer", description="the family"
     )
     pretrained: str | None = Field(
@@ -323,6 +358,7 @@ class Model(Section):
     )
     width: Count = Field(256, description="numbers in a token's vector")
     heads: Count = Field(4, description="attention heads")
+    patch: Count = Field(4, description="vit: pixels on each side of the squares that an image is cut into")
     layers: Count = Field(3, description="encoder blocks")
     decoder_layers: Count | None = Field(None, description="decoder blocks; missing: as many as the encoder's")
     hidden: Count = Field(1024, description="numbers in the middle of a feed-forward part")
@@ -356,7 +392,7 @@ class Train(Section):
     """How the model learns."""
 
     steps: Count = Field(10_000, description="optimiser steps")
-    batch_tokens: Count = Field(4_096, description="padded tokens in a batch at most, the longer side counted")
+    batch_tokens: Count = Field(4_096, description="padded tokens in a batch at most, on the longer side; or images")
     accumulate: Count = Field(1, description="batches in an optimiser step")
     optimiser: Literal["adamw", "adam", "muon"] = Field(
         "adamw", description="muon: Muon for matrices, AdamW for the rest"
@@ -453,12 +489,25 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _can_be_seen(self) -> Recipe:
+        if (self.task.kind == "images") != (self.source.kind in IMAGES):
+            known = " and ".join(IMAGES)
+            raise ValueError(f"source.kind is {self.source.kind!r} for {self.task.kind}: {known} are for images alone")
+        if self.task.kind == "images" and self.model.pretrained is None and self.task.size % self.model.patch:
+            raise ValueError(
+                f"task.size {self.task.size} does not divide into model.patch {self.model.patch}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _fits(self) -> Recipe:
         if self.model.width % self.model.heads:
             raise ValueError(f"model.width {self.model.width} does not divide into model.heads {self.model.heads}")
         if self.model.family == "transformer" and self.model.tie_source and not self.tokenizer.joint:
             raise ValueError("model.tie_source needs tokenizer.joint: two vocabularies cannot share one embedding")
-        if self.data.max_tokens >= self.train.batch_tokens:
+        if self.model.family in ("t5", "bart", "marian") and not self.tokenizer.joint:
+            raise ValueError(f"model.family {self.model.family} needs tokenizer.joint: it has one embedding for all")
+        if self.data.max_tokens >= self.train.batch_tokens and self.task.kind != "images":
             raise ValueError(
                 "data.max_tokens must be below train.batch_tokens: the longest pair and its end would fit into no batch"
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,20 @@ from glassformer.errors import InputError
 
 Batch = TypeVar("Batch")
 Collate = Callable[[NDArray[Any], np.random.Generator], Batch]  # rows, and dice for what is drawn, to a batch of them
+Made = TypeVar("Made", covariant=True)
+
+
+class Collator(Protocol[Made]):
+    """What makes batches of examples, and knows which."""
+
+    @property
+    def pairs(self) -> Examples:
+        """The examples whose rows it is given."""
+        ...
+
+    def __call__(self, rows: NDArray[Any], dice: np.random.Generator) -> Made:
+        """A batch of some rows; what is drawn for it is drawn with the dice."""
+        ...
 
 
 class Batches(Generic[Batch]):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
@@ -18,14 +20,15 @@ from typing import Any
 import tokenizers
 
 from glassformer.data.cleaning import content_hash
-from glassformer.data.labelled import PACKAGE, news
-from glassformer.data.sources import own_files
+from glassformer.data.labelled import PACKAGE, news, stamps
+from glassformer.data.sources import ALIASES, own_files
 from glassformer.errors import DataError
 from glassformer.locking import take
-from glassformer.recipe import DatesSource, Recipe, TopicsSource
-from glassformer.text import Tokenizer
+from glassformer.recipe import DatesSource, DigitsSource, ImageFolderSource, PythonSource, Recipe, TopicsSource
+from glassformer.text import Habits, Tokenizer
 
 FORMAT = 2  # changes whenever the same recipe and files would give another corpus
+DRAWN = {"shift", "flip", "mean", "deviation"}  # what is done to images when they are learned from, not before
 CONTENTS = "contents.json"
 UNFINISHED = ".making-"
 LOCK = "lock"  # in an unfinished folder, held by who makes it
@@ -34,7 +37,13 @@ LARGE = 1 << 26  # bytes above which a file's digest is remembered by its time a
 OLD = 86_400  # seconds after which an unfinished folder without a lock is taken to be abandoned
 
 
-def fingerprint(recipe: Recipe, base: Path, cache: Path, given: tuple[Tokenizer, Tokenizer] | None = None) -> str:
+def fingerprint(
+    recipe: Recipe,
+    base: Path,
+    cache: Path,
+    given: tuple[Tokenizer, Tokenizer] | None = None,
+    habits: Habits | None = None,
+) -> str:
     """The name of the corpus that this recipe makes of the files as they are now."""
     paths = own_files(recipe.source, base)
     versions: dict[str, Any] = {"format": FORMAT, "tokenizers": tokenizers.__version__}
@@ -47,14 +56,21 @@ def fingerprint(recipe: Recipe, base: Path, cache: Path, given: tuple[Tokenizer,
     if isinstance(recipe.source, TopicsSource):
         news()  # which says what to install
         versions[PACKAGE] = version(PACKAGE)
+    if isinstance(recipe.source, PythonSource):
+        versions["python"] = sys.version
+    if isinstance(recipe.source, ImageFolderSource):
+        versions |= {"pillow": version("pillow"), "images": stamps(base / recipe.source.path, ALIASES)}
+    if isinstance(recipe.source, DigitsSource):
+        versions |= {"pillow": version("pillow")}
     made_of = {
-        "task": recipe.task.model_dump(mode="json"),
+        "task": recipe.task.model_dump(mode="json", exclude=DRAWN),
         "source": recipe.source.model_dump(mode="json"),
         "data": recipe.data.model_dump(mode="json", exclude={"workers"}),
         "tokenizer": recipe.tokenizer.model_dump(mode="json"),
         "files": [_digest(path, cache) for path in paths],
         "places": [f"{path.parent.name}/{path.name}" for path in paths],
         "given": [content_hash(each.to_json()) for each in given or ()],
+        "habits": None if habits is None else asdict(habits),
         "versions": versions,
     }
     text = json.dumps(made_of, sort_keys=True)
@@ -119,6 +135,17 @@ def check(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return dict(contents)
+
+
+def fill(cache: Path, folder: Path, make: Callable[[Path], None]) -> None:
+    """Have a corpus made in a new folder, which gets its name when everything is written."""
+    cache.mkdir(parents=True, exist_ok=True)
+    sweep(cache)
+    with unfinished(cache) as place:
+        making = place / "corpus"
+        making.mkdir()
+        make(making)
+        publish(making, folder)
 
 
 def publish(making: Path, folder: Path) -> None:

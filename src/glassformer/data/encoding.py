@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.data.files import BETWEEN
-from glassformer.text import Tokenizer
+from glassformer.text import Habits, Tokenizer
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,16 @@ class PairEncoder:
     limit: int
     long: str  # drop, truncate, split
     whole: bool
+    habits: Habits | None = None  # which special tokens stand around
 
     def __call__(self, sources: list[str], targets: list[str]) -> Rows:
         """The rows of some pairs."""
         counts: Counter[str] = Counter()
         sides = [encode(self.source, sources, self.whole), encode(self.target, targets, self.whole)]
         both = np.stack([sizes for _, sizes in sides], axis=1)  # (N, 2)
-        found = pieces(both, self.limit, self.long)
-        if over := int((both > self.limit).any(axis=1).sum()):
+        limit = self.limit if self.habits is None else self.habits.room(self.limit)
+        found = pieces(both, limit, self.long)
+        if over := int((both > limit).any(axis=1).sum()):
             counts[self.long] += over
         sizes = found[:, [2, 4]] - found[:, [1, 3]]  # (P, 2)
         full = sizes.all(axis=1)
@@ -56,7 +58,8 @@ class PairEncoder:
         starts = np.cumsum(both, axis=0)[found[:, 0]] - both[found[:, 0]] + found[:, [1, 3]]  # (P, 2)
         starts[:, 1] += len(sides[0][0])
         flat = np.concatenate([ids for ids, _ in sides])[stretches(starts.ravel(), sizes.ravel())]
-        return Rows(flat, sizes, counts)
+        rows = Rows(flat, sizes, counts)
+        return rows if self.habits is None else with_habits(rows, self.habits)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,55 @@ class LabelEncoder:
         rows = [[*ids, numbers[targets[row]]] for row, ids in zip(known, cut, strict=True)]
         lengths = np.array([[len(row) - 1, 1] for row in rows], np.int64).reshape(-1, 2)
         return Rows(np.array([number for row in rows for number in row], np.uint32), lengths, +counts)
+
+
+@dataclass(frozen=True)
+class DocumentEncoder:
+    """There is one side, a text: whole, or in pieces within a limit, as few as will do and equally long.
+
+    A `framed` piece has the start before it and the end after it; one of fewer than `least` tokens is left out.
+    """
+
+    tokenizer: Tokenizer
+    limit: int | None
+    framed: bool
+    least: int = 1
+
+    def __call__(self, sources: list[str], targets: list[str]) -> Rows:
+        """The rows of some texts."""
+        ids, sizes = self.tokenizer.encode_flat(sources)
+        first, last = ([self.tokenizer.start], [self.tokenizer.end]) if self.framed else ([], [])
+        room = int(sizes.max(initial=1)) if self.limit is None else max(self.limit - len(first) - len(last), 1)
+        found = pieces(np.stack((sizes, sizes), axis=1), room, "split")  # (P, 5)
+        full = found[:, 2] - found[:, 1] >= self.least
+        starts = (np.cumsum(sizes) - sizes)[found[:, 0]]
+        cuts = np.stack((starts + found[:, 1], starts + found[:, 2]), axis=1)[full].tolist()
+        rows = [np.array([*first, *ids[start:end].tolist(), *last], np.uint32) for start, end in cuts]
+        lengths = np.array([[len(row), 0] for row in rows], np.int64).reshape(-1, 2)
+        counts = Counter(split=int((sizes > room).sum()), empty=int((~full).sum()))
+        return Rows(np.concatenate([np.zeros(0, np.uint32), *rows]), lengths, +counts)
+
+
+def document_encoder(task: str, tokenizer: Tokenizer, limit: int) -> DocumentEncoder:
+    """What makes rows of documents for a task: packed end to end later, or each by itself, cut to the limit."""
+    if task == "language-modelling":
+        return DocumentEncoder(tokenizer, None, framed=True)
+    if task == "masked-language-modelling":
+        return DocumentEncoder(tokenizer, limit, framed=True)
+    return DocumentEncoder(tokenizer, limit, framed=False, least=2)
+
+
+def with_habits(rows: Rows, habits: Habits) -> Rows:
+    """Rows of pairs with the special tokens around their sources and before their targets."""
+    between = [*habits.after, *habits.lead]
+    if not habits.before and not between:
+        return rows
+    starts = np.cumsum(rows.lengths.sum(axis=1)) - rows.lengths.sum(axis=1)  # (P)
+    first, second = np.repeat(starts, len(habits.before)), np.repeat(starts + rows.lengths[:, 0], len(between))
+    tokens = [*habits.before * len(starts), *between * len(starts)]
+    more = np.array([len(habits.before) + len(habits.after), len(habits.lead)])
+    flat = np.insert(rows.flat, np.concatenate((first, second)), tokens)
+    return Rows(flat, rows.lengths + more, rows.counts)
 
 
 def pieces(lengths: NDArray[np.int64], limit: int, long: str) -> NDArray[np.int64]:

@@ -50,7 +50,8 @@ def _block(name: str, section: type[BaseModel]) -> str:
 
 def _choices(annotation: Any) -> str:
     """The words that a key may have, where only some are right."""
-    words = [word for word in get_args(annotation) if isinstance(word, str)]
+    choices = [each for part in (annotation, *get_args(annotation)) for each in get_args(part)]
+    words = [word for word in choices if isinstance(word, str)]
     return f" ({', '.join(words)})" if words else ""
 
 

@@ -1,20 +1,33 @@
 """Runs: train one, load one, use one."""
 
 from glassformer.run.answerer import Answer, Answerer
-from glassformer.run.classifier import Classified, Classifier
+from glassformer.run.classifier import Classifier
+from glassformer.run.denoiser import Denoised, Denoiser
+from glassformer.run.filler import Filled, Filler
+from glassformer.run.image_classifier import ImageClassifier
 from glassformer.run.kinds import load, load_as
+from glassformer.run.labelling import Classified, ClassEvaluation
+from glassformer.run.language import LanguageModel, Surprise
 from glassformer.run.run import Evaluation, Run, Translation
 from glassformer.run.training import Listener, Silence, cache_folder, train
 
 __all__ = [
     "Answer",
     "Answerer",
+    "ClassEvaluation",
     "Classified",
     "Classifier",
+    "Denoised",
+    "Denoiser",
     "Evaluation",
+    "Filled",
+    "Filler",
+    "ImageClassifier",
+    "LanguageModel",
     "Listener",
     "Run",
     "Silence",
+    "Surprise",
     "Translation",
     "cache_folder",
     "load",

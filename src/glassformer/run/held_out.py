@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -27,3 +27,12 @@ def held_out(path: Path | None, split: str) -> list[tuple[str, str]]:
 def device_of(model: nn.Module) -> torch.device:
     """Where a model is."""
     return next(model.parameters()).device
+
+
+def by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Rows of like length together, the longest first: as many as the budget has places for, and at least one."""
+    left = sorted(range(len(lengths)), key=lambda row: lengths[row])
+    while left:
+        fitting = max(1, min(len(left), budget // max(lengths[left[-1]], 1)))
+        rows, left = left[-fitting:], left[:-fitting]
+        yield rows

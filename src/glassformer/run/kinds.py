@@ -10,25 +10,40 @@ from typing import Any, Protocol, Self
 from torch import nn
 
 from glassformer.data import Prepared, Progress, Report
-from glassformer.data.batches import Collate
+from glassformer.data.batches import Collator
+from glassformer.data.images import PreparedImages, prepare_images
 from glassformer.errors import InputError
-from glassformer.recipe import Recipe
+from glassformer.recipe import CorruptionTask, ImagesTask, MaskedTask, Recipe
 from glassformer.run import folder as files
 from glassformer.run.answerer import Answerer
 from glassformer.run.classifier import Classifier, tells_segments
 from glassformer.run.corpora import prepare_texts
-from glassformer.run.importing import IMPORT
+from glassformer.run.denoiser import Denoiser
+from glassformer.run.filler import Filler
+from glassformer.run.image_classifier import ImageClassifier, write_images
+from glassformer.run.importing import IMPORT, write_habits
+from glassformer.run.language import LanguageModel
 from glassformer.run.run import Run
 from glassformer.tasks import (
+    CorruptCollator,
+    Corruption,
+    ImageCollator,
     Loss,
+    MaskCollator,
+    Masker,
     PairCollator,
     SpanCollator,
     TextCollator,
+    WindowCollator,
+    Windows,
     answering_loss,
     classification_loss,
+    image_loss,
+    language_loss,
+    masked_loss,
     translation_loss,
 )
-from glassformer.text import Tokenizer
+from glassformer.text import Tokenizer, own_habits
 from glassformer.training import resolve
 
 
@@ -90,37 +105,87 @@ class Kind:
     """What belongs to a task."""
 
     loss: Loss
-    collator: Callable[[Any, nn.Module], Collate[Any]]
+    collator: Callable[[Recipe, Any, nn.Module], Collator[Any]]
     use: Callable[[Recipe, nn.Module, Any, Path | None], Use]
     load: Callable[[Path, str], Use]
     prepare: Callable[[Recipe, Path, Path, Progress | None], Corpus] = prepare_texts
     keep: Callable[[Path, str, Any], None] = files.write_pairs  # held-out examples, in the run's folder
+    note: Callable[[Path, Any], None] = lambda path, corpus: None  # what else the folder keeps of the corpus
 
 
-def _pairs(prepared: Prepared, model: nn.Module) -> PairCollator:
-    return PairCollator(prepared.splits["train"], prepared.source_tokenizer.pad, prepared.target_tokenizer)
+def _pairs(recipe: Recipe, prepared: Prepared, model: nn.Module) -> PairCollator:
+    habits = prepared.habits or own_habits(*prepared.tokenizers)
+    return PairCollator(prepared.splits["train"], habits.pad, habits)
 
 
-def _texts(prepared: Prepared, model: nn.Module) -> TextCollator:
+def _texts(recipe: Recipe, prepared: Prepared, model: nn.Module) -> TextCollator:
     tokenizer = prepared.source_tokenizer
     return TextCollator(prepared.splits["train"], tokenizer.pad, tokenizer.end if tells_segments(model) else None)
 
 
-def _windows(prepared: Prepared, model: nn.Module) -> SpanCollator:
+def _windows(recipe: Recipe, prepared: Prepared, model: nn.Module) -> SpanCollator:
     tokenizer = prepared.source_tokenizer
     return SpanCollator(prepared.splits["train"], tokenizer.pad, tokenizer.end if tells_segments(model) else None)
 
 
+def _documents(recipe: Recipe, prepared: Prepared, model: nn.Module) -> WindowCollator:
+    windows = Windows(prepared.splits["train"], recipe.data.max_tokens)
+    return WindowCollator(windows, prepared.source_tokenizer.pad)
+
+
+def _gaps(recipe: Recipe, prepared: Prepared, model: nn.Module) -> MaskCollator:
+    task = recipe.task
+    assert isinstance(task, MaskedTask)  # noqa: S101  # as KINDS has it
+    return MaskCollator(prepared.splits["train"], Masker(prepared.source_tokenizer, task.share))
+
+
+def _stretches(recipe: Recipe, prepared: Prepared, model: nn.Module) -> CorruptCollator:
+    task, tokenizer = recipe.task, prepared.source_tokenizer
+    assert isinstance(task, CorruptionTask)  # noqa: S101  # as KINDS has it
+    return CorruptCollator(prepared.splits["train"], tokenizer, Corruption.by(tokenizer, task.share, task.mean))
+
+
+def _images(recipe: Recipe, prepared: PreparedImages, model: nn.Module) -> ImageCollator:
+    task = recipe.task
+    assert isinstance(task, ImagesTask)  # noqa: S101  # as KINDS has it
+    return ImageCollator(prepared.splits["train"], task.mean, task.deviation, task.shift, task.flip)
+
+
 def _translating(recipe: Recipe, model: nn.Module, prepared: Prepared, path: Path | None) -> Run:
-    return Run(recipe, model, prepared.source_tokenizer, prepared.target_tokenizer, path)  # type: ignore[arg-type]
+    return Run(recipe, model, *prepared.tokenizers, path, prepared.habits)  # type: ignore[arg-type]
+
+
+def _keep_habits(path: Path, prepared: Prepared) -> None:
+    """What a run that began with a checkpoint must remember of it."""
+    if prepared.habits is not None:
+        write_habits(path, prepared.habits)
 
 
 def _classifying(recipe: Recipe, model: nn.Module, prepared: Prepared, path: Path | None) -> Classifier:
     return Classifier(recipe, model, prepared.source_tokenizer, prepared.labels, path)
 
 
+def _seeing(recipe: Recipe, model: nn.Module, prepared: PreparedImages, path: Path | None) -> ImageClassifier:
+    return ImageClassifier(recipe, model, prepared.labels, path)
+
+
 def _answering(recipe: Recipe, model: nn.Module, prepared: Prepared, path: Path | None) -> Answerer:
     return Answerer(recipe, model, prepared.source_tokenizer, path)
+
+
+def _alone(kind: Callable[..., Use]) -> Callable[[Recipe, nn.Module, Prepared, Path | None], Use]:
+    """What uses a model with a tokenizer and nothing else."""
+    return lambda recipe, model, prepared, path: kind(recipe, model, prepared.source_tokenizer, path)
+
+
+def _load(kind: Callable[..., Use]) -> Callable[[Path, str], Use]:
+    """The same, from a run folder."""
+
+    def load(path: Path, device: str) -> Use:
+        tokenizer, _ = files.read_tokenizers(path)
+        return kind(files.read_run_recipe(path), files.read_model(path).to(resolve(device)), tokenizer, path)
+
+    return load
 
 
 def _load_classifier(path: Path, device: str) -> Classifier:
@@ -129,15 +194,24 @@ def _load_classifier(path: Path, device: str) -> Classifier:
     return Classifier(files.read_run_recipe(path), model, tokenizer, files.read_config(path)["labels"], path)
 
 
+def _load_image_classifier(path: Path, device: str) -> ImageClassifier:
+    model = files.read_model(path).to(resolve(device))
+    return ImageClassifier(files.read_run_recipe(path), model, files.read_config(path)["labels"], path)
+
+
 def _load_answerer(path: Path, device: str) -> Answerer:
     tokenizer, _ = files.read_tokenizers(path)
     return Answerer(files.read_run_recipe(path), files.read_model(path).to(resolve(device)), tokenizer, path)
 
 
 KINDS: dict[str, Kind] = {
-    "translation": Kind(translation_loss, _pairs, _translating, Run.load),
+    "translation": Kind(translation_loss, _pairs, _translating, Run.load, note=_keep_habits),
     "classification": Kind(classification_loss, _texts, _classifying, _load_classifier),
+    "images": Kind(image_loss, _images, _seeing, _load_image_classifier, prepare_images, write_images),
     "answering": Kind(answering_loss, _windows, _answering, _load_answerer),
+    "language-modelling": Kind(language_loss, _documents, _alone(LanguageModel), _load(LanguageModel)),
+    "masked-language-modelling": Kind(masked_loss, _gaps, _alone(Filler), _load(Filler)),
+    "span-corruption": Kind(translation_loss, _stretches, _alone(Denoiser), _load(Denoiser)),
 }
 
 
@@ -150,7 +224,7 @@ def load(path: str | Path, device: str = "auto") -> Any:
     return KINDS[files.read_run_recipe(path).task.kind].load(path, device)
 
 
-def load_as(kind: type[Any], verb: str, path: Path, device: str) -> Any:
+def load_as(kind: type[Any] | tuple[type[Any], ...], verb: str, path: Path, device: str) -> Any:
     """The run in a folder, which must be of a kind that can be asked to do something."""
     run = load(path, device)
     if not isinstance(run, kind):

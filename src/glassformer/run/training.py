@@ -120,7 +120,8 @@ def _learn(
 ) -> Use:
     """The training itself, and the weights that come of it."""
     kind, options = KINDS[recipe.task.kind], recipe.train
-    batches = Batches(prepared.splits["train"], options.batch_tokens, kind.collator(prepared, model), options.seed)
+    collator = kind.collator(recipe, prepared, model)
+    batches = Batches(collator.pairs, options.batch_tokens, collator, options.seed)
     use = kind.use(recipe, model, prepared, out)
     examples = prepared.held_out("valid")
 
@@ -189,6 +190,7 @@ def _write_setting(recipe: Recipe, out: Path, prepared: Corpus, model: nn.Module
         files.write_setting(out, recipe, model, now, prepared.labels)
         for split in files.HELD_OUT:
             KINDS[recipe.task.kind].keep(out, split, prepared.splits[split])
+        KINDS[recipe.task.kind].note(out, prepared)
         files.write_text(path, json.dumps(facts, indent=2) + "\n")
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise RunError(f"{path} is damaged: {error}") from None

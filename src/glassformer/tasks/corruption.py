@@ -89,7 +89,7 @@ class Corruption:
 class CorruptCollator:
     """Makes batches of texts with other spans hidden each time."""
 
-    pairs: TokenPairs
+    pairs: TokenPairs | Pairs
     tokenizer: Tokenizer
     corrupt: Corruption
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,25 @@ class Pairs:
     """Pairs in memory, laid out as those on disk."""
 
     flat: NDArray[Any]
-    starts: NDArray[np.int64]  # (B)
     lengths: NDArray[np.int32]  # (B, 2)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each pair's source stands, (B); its target follows."""
+        both = self.lengths.sum(axis=1, dtype=np.int64)
+        starts: NDArray[np.int64] = np.cumsum(both) - both
+        return starts
+
+    def source(self, row: int) -> NDArray[Any]:
+        """The source's ids of a pair."""
+        start = int(self.starts[row])
+        return self.flat[start : start + int(self.lengths[row, 0])]
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[list[int], list[int]]]) -> Pairs:
         """The pairs of some sources and targets."""
         lengths = np.array([[len(source), len(target)] for source, target in pairs], np.int32).reshape(-1, 2)
-        ends = np.cumsum(lengths.sum(axis=1, dtype=np.int64))
-        flat = np.array([token for pair in pairs for side in pair for token in side], np.int64)
-        return cls(flat, np.concatenate(([0], ends[:-1])).astype(np.int64), lengths)
+        return cls(np.array([token for pair in pairs for side in pair for token in side], np.int64), lengths)
 
 
 def gathered(

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glassformer.tasks.gathering import gathered
+from glassformer.tasks.gathering import Pairs, gathered
 from glassformer.tasks.losses import sequence_loss
 from glassformer.tasks.protocol import Learner, Tensors
 
@@ -96,7 +96,7 @@ class Masker:
 class MaskCollator:
     """Makes batches of framed texts with other tokens hidden each time."""
 
-    pairs: TokenPairs
+    pairs: TokenPairs | Pairs
     hide: Masker
 
     def __call__(self, rows: NDArray[Any], dice: np.random.Generator) -> MaskedBatch:

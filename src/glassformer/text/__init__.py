@@ -1,5 +1,6 @@
 """Text: how sentences become numbers, and numbers sentences again."""
 
-from glassformer.text.tokenizer import Tokenizer
+from glassformer.text.habits import Habits, framed_habits, own_habits
+from glassformer.text.tokenizer import MASKS, SENTINEL, Tokenizer
 
-__all__ = ["Tokenizer"]
+__all__ = ["MASKS", "SENTINEL", "Habits", "Tokenizer", "framed_habits", "own_habits"]

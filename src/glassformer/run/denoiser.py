@@ -1,0 +1,118 @@
+"""A run that mends texts: stretches are missing, and it writes them. What it learned so is a beginning for others.
+
+B texts, S source length, T target length
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from glassformer.data import Batches, normalise
+from glassformer.data.encoding import document_encoder
+from glassformer.decoding import Limits, greedy
+from glassformer.errors import InputError
+from glassformer.evaluation import perplexity
+from glassformer.models import EncoderDecoder
+from glassformer.parts import pad
+from glassformer.recipe import CorruptionTask, Recipe
+from glassformer.run.held_out import Progress, by_length, device_of, held_out
+from glassformer.tasks import CorruptCollator, Corruption, restored, translation_loss
+from glassformer.tasks.gathering import Pairs
+from glassformer.text import SENTINEL, Tokenizer
+from glassformer.training.objective import Objective
+
+SEED = 0  # which stretches of held-out texts are cut out: always the same
+USUAL = CorruptionTask(kind="span-corruption")
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """How a run does on texts with stretches missing: the loss of a token of what should be written."""
+
+    loss: float
+    tokens: int
+
+    @property
+    def perplexity(self) -> float:
+        """Between how many equally likely tokens it hesitates."""
+        return perplexity(self.loss)
+
+
+class Denoiser:
+    """A trained model that writes what is missing: `run.restore(["Thank you <extra_id_0> me to your party"])`."""
+
+    def __init__(self, recipe: Recipe, model: EncoderDecoder, tokenizer: Tokenizer, path: Path | None = None) -> None:
+        self.recipe, self.model, self.tokenizer, self.path = recipe, model, tokenizer, path
+
+    def pairs(self, split: str = "test") -> list[tuple[str, str]]:
+        """The texts that were kept out of its training, each with an empty target: "valid" or "test"."""
+        return held_out(self.path, split)
+
+    def with_model(self, model: nn.Module) -> Denoiser:
+        """The same with another model."""
+        return Denoiser(self.recipe, model, self.tokenizer, self.path)  # type: ignore[arg-type]
+
+    @torch.inference_mode()
+    def restore(self, texts: Sequence[str]) -> list[str]:
+        """Each text with what the model writes in place of `<extra_id_0>`, `<extra_id_1>` and so on."""
+        sentinels = self.tokenizer.sentinels
+        names = {SENTINEL.format(number): token for number, token in enumerate(sentinels)}
+        closing = self.tokenizer.framed("")
+        rows = [[*self.tokenizer.encode_with(normalise(text, self.recipe.data), names), *closing] for text in texts]
+        answers: dict[int, str] = {}
+        for some in by_length([len(ids) for ids in rows], self.recipe.train.batch_tokens):
+            source, keep = (
+                each.to(device_of(self.model)) for each in pad([rows[row] for row in some], self.tokenizer.pad)
+            )
+            for row, found in zip(some, greedy(self.model, source, keep, limits=self._limits), strict=True):
+                answers[row] = self.tokenizer.decode(restored(rows[row], found.tokens, sentinels))
+        return [answers[row] for row in range(len(rows))]
+
+    def corrupted(self, text: str) -> str:
+        """A text with stretches cut out, as in training."""
+        ids = self.tokenizer.encode(normalise(text, self.recipe.data))[: self.recipe.data.max_tokens]
+        source, _ = self._corruption(ids, np.random.default_rng(SEED))
+        names = {token: SENTINEL.format(number) for number, token in enumerate(self.tokenizer.sentinels)}
+        return "".join(names.get(token) or self.tokenizer.decode([token]) for token in source)
+
+    def measure(self, examples: Sequence[tuple[str, str]], most: int) -> dict[str, float]:
+        """What validation tells."""
+        found = self.evaluate(examples)
+        return {"loss": found.loss, "perplexity": found.perplexity}
+
+    @torch.inference_mode()
+    def evaluate(self, examples: Sequence[tuple[str, str]], progress: Progress | None = None) -> Denoised:
+        """Cut stretches out of some texts, always the same ones, and see how surprising they are."""
+        texts = [normalise(text, self.recipe.data) for text, _ in examples]
+        made = document_encoder("span-corruption", self.tokenizer, self.recipe.data.max_tokens)(texts, [])
+        if not len(made.lengths):
+            raise InputError("there is nothing to evaluate: no text of two tokens")
+        rows = Pairs(made.flat, made.lengths.astype("int32"))
+        collator = CorruptCollator(rows, self.tokenizer, self._corruption)
+        batches = Batches(rows, self.recipe.train.batch_tokens, collator, SEED, shuffle=False)
+        objective = Objective(self.model, 0.0, translation_loss)
+        loss, tokens = 0.0, 0
+        for number, batch in enumerate(batches, start=1):
+            loss += float(objective(batch.to(device_of(self.model))))
+            tokens += batch.answers
+            if progress is not None:
+                progress(number, batches.batches_per_epoch)
+        return Denoised(loss / tokens, tokens)
+
+    @property
+    def _corruption(self) -> Corruption:
+        task = self.recipe.task if isinstance(self.recipe.task, CorruptionTask) else USUAL
+        return Corruption.by(self.tokenizer, task.share, task.mean)
+
+    @property
+    def _limits(self) -> Limits:
+        never = sorted({self.tokenizer.pad, self.tokenizer.start, self.tokenizer.unknown} - {self.tokenizer.end})
+        return Limits(
+            self.tokenizer.start, self.tokenizer.end, max_length=self.recipe.decode.max_length, suppress=never
+        )
