@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from glassformer.data.store import Place, TokenPairs, read_texts, write_starts
 from glassformer.data.tokenising import WORTHWHILE, Job, tokenise
 from glassformer.errors import DataError, TrainingError
 from glassformer.recipe import DOCUMENTS, Recipe
-from glassformer.text import Tokenizer
+from glassformer.text import Habits, Tokenizer
 
 FRAMED = ("classification", "answering")  # tasks whose texts are framed by special tokens
 DROPPED = {  # what an encoder leaves out, and why
@@ -43,6 +43,7 @@ class Prepared:
     report: Report
     checksums: dict[str, list[int]]  # of its files of tokens and texts
     labels: list[str] = field(default_factory=list)  # of a classification, in the order of their numbers
+    habits: Habits | None = None  # of a checkpoint that writes; None: those of a model that begins here
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -60,35 +61,32 @@ def prepare(
     cache: Path,
     progress: Progress | None = None,
     given: tuple[Tokenizer, Tokenizer] | None = None,
+    habits: Habits | None = None,
 ) -> Prepared:
     """The recipe's corpus, from the cache if it is there, else made and put there.
 
     `base` is the folder that the recipe's paths start from; `progress` hears the stage, how many examples are done, and
-    of how many if that is known. The tokenizers of source and target may be `given`, by a checkpoint.
+    of how many if that is known. The tokenizers of source and target may be `given`, by a checkpoint, and
+    the `habits` of one that writes.
     """
     if given is not None:
         _suit(given[0], recipe.task.kind)
     try:
-        folder = cache / caches.fingerprint(recipe, base, cache, given)
-        prepared = _open(folder, given)
+        folder = cache / caches.fingerprint(recipe, base, cache, given, habits)
+        prepared = _open(folder, given, habits)
         if prepared is not None:
             return prepared
-        cache.mkdir(parents=True, exist_ok=True)
-        caches.sweep(cache)
-        with caches.unfinished(cache) as place:
-            making = place / "corpus"
-            making.mkdir()
-            _make(recipe, base, making, progress or (lambda stage, done, total: None), given)
-            caches.publish(making, folder)
+        tell = progress or (lambda stage, done, total: None)
+        caches.fill(cache, folder, lambda making: _make(recipe, base, making, tell, given, habits))
     except OSError as error:
         raise TrainingError(f"{cache}: the prepared data cannot be written: {error.strerror or error}") from None
-    prepared = _open(folder, given)
+    prepared = _open(folder, given, habits)
     if prepared is None:
         raise DataError(f"{folder}: was written but cannot be read back: the disk may be damaged")
     return prepared
 
 
-def _open(folder: Path, given: tuple[Tokenizer, Tokenizer] | None) -> Prepared | None:
+def _open(folder: Path, given: tuple[Tokenizer, Tokenizer] | None, habits: Habits | None) -> Prepared | None:
     """The corpus in a folder; None if it is not there or not whole."""
     contents = caches.check(folder)
     if contents is None:
@@ -96,7 +94,8 @@ def _open(folder: Path, given: tuple[Tokenizer, Tokenizer] | None) -> Prepared |
     source, target = given or _saved(folder)
     splits: dict[str, TokenPairs] = {split: TokenPairs(folder, split, contents["dtype"]) for split in SPLITS}
     checksums = {name: values for name, values in contents["files"].items() if not name.endswith(".json")}
-    return Prepared(source, target, splits, Report.from_dict(contents["report"]), checksums, contents["labels"])
+    report = Report.from_dict(contents["report"])
+    return Prepared(source, target, splits, report, checksums, contents["labels"], habits)
 
 
 def _saved(folder: Path) -> tuple[Tokenizer, Tokenizer]:
@@ -105,7 +104,12 @@ def _saved(folder: Path) -> tuple[Tokenizer, Tokenizer]:
 
 
 def _make(
-    recipe: Recipe, base: Path, folder: Path, progress: Progress, given: tuple[Tokenizer, Tokenizer] | None
+    recipe: Recipe,
+    base: Path,
+    folder: Path,
+    progress: Progress,
+    given: tuple[Tokenizer, Tokenizer] | None,
+    habits: Habits | None,
 ) -> None:
     report = Report()
     blocks = read_all(recipe, base, folder, report, progress)
@@ -117,7 +121,7 @@ def _make(
     _save(folder, tokenizers)
     dtype = "uint16" if max(len(labels), *(tokenizer.size for tokenizer in tokenizers)) <= 2**16 else "uint32"
     for split in SPLITS:
-        _tokenise(recipe, folder, split, blocks[split], tokenizers, labels, dtype, report, progress)
+        _tokenise(recipe, folder, split, blocks[split], tokenizers, labels, habits, dtype, report, progress)
         write_starts(folder, split)
         report.kept[split] = (folder / f"{split}.starts").stat().st_size // 8
     if not report.kept["train"]:
@@ -191,6 +195,7 @@ def _tokenise(
     blocks: list[Place],
     tokenizers: tuple[Tokenizer, Tokenizer],
     labels: list[str],
+    habits: Habits | None,
     dtype: str,
     report: Report,
     progress: Progress,
@@ -212,6 +217,7 @@ def _tokenise(
             whole=split != "train",
             task=recipe.task.model_dump(),
             labels=labels,
+            habits=None if habits is None else asdict(habits),
             complete=recipe.model.pretrained is None,
         )
         for i in range(count)

@@ -27,7 +27,7 @@ from glassformer.data.store import Place, read_texts
 from glassformer.data.windows import AnswerEncoder, Windows
 from glassformer.errors import TrainingError
 from glassformer.recipe import DOCUMENTS
-from glassformer.text import Tokenizer
+from glassformer.text import Habits, Tokenizer
 
 WORTHWHILE = 50_000  # pairs below which no worker is started
 
@@ -46,6 +46,7 @@ class Job:
     whole: bool  # keep every pair, also one without tokens
     task: dict[str, Any] = field(default_factory=lambda: {"kind": "translation"})  # the recipe's section
     labels: list[str] = field(default_factory=list)
+    habits: dict[str, Any] | None = None  # the special tokens of a checkpoint that writes
     complete: bool = True  # whether the tokenizers' special tokens are ours to add
 
     def file(self, ending: str) -> Path:
@@ -62,7 +63,8 @@ def encoder(job: Job, source: Tokenizer, target: Tokenizer) -> Encode:
         return AnswerEncoder(windows, job.task["unanswerable"])
     if job.task["kind"] in DOCUMENTS:
         return document_encoder(job.task["kind"], source, job.max_tokens)
-    return PairEncoder(source, target, job.max_tokens, job.long, job.whole)
+    habits = None if job.habits is None else Habits(**job.habits)
+    return PairEncoder(source, target, job.max_tokens, job.long, job.whole, habits)
 
 
 def work(job: Job, source: Tokenizer, target: Tokenizer, tick: Callable[[int], None]) -> None:

@@ -3,6 +3,7 @@
 recipe.toml                what was asked for, all defaults spelled out
 tokenizer.json             or source.tokenizer.json and target.tokenizer.json
 config.json                what the model is: family, numbers, vocabularies
+habits.json                the special tokens of the checkpoint that it began with, if it writes
 model.safetensors          its weights
 valid.jsonl, test.jsonl    the pairs that were kept out of training
 metrics.jsonl              every measurement of the training, one a line
@@ -32,7 +33,7 @@ from glassformer.errors import ConfigurationError, RunError, TrainingError
 from glassformer.locking import take
 from glassformer.recipe import Recipe
 from glassformer.recipes import read_recipe, to_toml
-from glassformer.run.building import described, rebuilt
+from glassformer.run.describing import described, rebuilt
 from glassformer.text import Tokenizer
 from glassformer.training.checkpoints import load_weights, weights
 from glassformer.writing import replacing
@@ -117,12 +118,17 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise RunError(f"{folder / CONFIG} is damaged: {error}") from None
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder is one that training has made."""
+    return (folder / RECIPE).is_file() and (folder / CONFIG).is_file()
+
+
 def read_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     """A run's tokenizers, of source and target: one and the same where they share a vocabulary."""
     if (folder / JOINT[0]).is_file():
-        joint = Tokenizer.load(folder / JOINT[0])
+        joint = Tokenizer.load(folder / JOINT[0], complete=False)  # as it was saved: nothing is missing
         return joint, joint
-    source, target = (Tokenizer.load(folder / name) for name in SEPARATE)
+    source, target = (Tokenizer.load(folder / name, complete=False) for name in SEPARATE)
     return source, target
 
 

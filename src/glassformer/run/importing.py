@@ -4,7 +4,8 @@ The folder is a checkpoint in Hugging Face's layout and a run folder at once:
 
 config.json, model.safetensors     the checkpoint
 tokenizer.json                     or source.tokenizer.json and target.tokenizer.json
-import.json                        where it is from, and its special tokens
+import.json                        where it is from
+habits.json                        its special tokens; what began with a checkpoint and was trained on has it too
 generation_config.json, …          what came along and only `transformers` reads
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +23,10 @@ from glassformer.errors import InputError, RunError
 from glassformer.models import DecoderOnly, EncoderDecoder
 from glassformer.pretrained import files, load, save
 from glassformer.run.folder import JOINT, SEPARATE, write_text
-from glassformer.text import Tokenizer
+from glassformer.text import Habits, Tokenizer, framed_habits
 
-IMPORT, GENERATION = "import.json", "generation_config.json"
+IMPORT, HABITS, GENERATION = "import.json", "habits.json", "generation_config.json"
 ALONG = (GENERATION, "special_tokens_map.json", "tokenizer_config.json")
-
-
-@dataclass(frozen=True)
-class Habits:
-    """The numbers of a checkpoint's special tokens.
-
-    `start` is what it reads first (None: a prompt; where that is empty, `begin`), `end` is what ends an output, `pad`
-    fills up, and what it must `never` write.
-    """
-
-    start: int | None
-    end: int
-    pad: int
-    begin: int
-    never: list[int] = field(default_factory=list)
 
 
 def import_checkpoint(source: str | Path, folder: Path) -> nn.Module:
@@ -61,14 +47,11 @@ def import_checkpoint(source: str | Path, folder: Path) -> nn.Module:
                 f"{source}: its tokenizer has {tokenizer.size} tokens, but its model only {vocabulary}: "
                 "they do not belong together"
             )
-    told = {key: value for key, value in {**config, **_generation(found)}.items() if value is not None}
-    try:
-        habits = _habits(told, model, tokenizers[1])
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{source}: its config.json does not number its special tokens: {error}") from None
+    habits = checkpoint_habits(found, tokenizers, isinstance(model, EncoderDecoder))
     save(model, folder)
     write_tokenizers(tokenizers, found, folder)
-    write_text(folder / IMPORT, json.dumps({"format": 1, "source": str(source), **asdict(habits)}, indent=2) + "\n")
+    write_habits(folder, habits)
+    write_text(folder / IMPORT, json.dumps({"format": 2, "source": str(source)}, indent=2) + "\n")
     return model
 
 
@@ -97,13 +80,32 @@ def read_tokenizers(folder: Path, config: dict[str, Any]) -> tuple[Tokenizer, To
     )
 
 
-def read_habits(folder: Path) -> Habits:
-    """The special tokens of an imported run."""
+def write_habits(folder: Path, habits: Habits) -> None:
+    """Let a run folder remember the special tokens of its checkpoint."""
+    write_text(folder / HABITS, json.dumps(asdict(habits), indent=2) + "\n")
+
+
+def read_habits(folder: Path) -> Habits | None:
+    """The special tokens of a run that began with a checkpoint; None: it did not."""
+    path = folder / HABITS
+    if not path.exists():
+        if (folder / IMPORT).exists():
+            raise RunError(f"{folder} has lost its {HABITS}, or is from before there was one: import it again")
+        return None
     try:
-        told = json.loads((folder / IMPORT).read_text(encoding="utf-8"))
-        return Habits(told["start"], int(told["end"]), int(told["pad"]), int(told["begin"]), list(told["never"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{folder / IMPORT} is damaged: {error}") from None
+        return Habits(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(f"{path} is damaged: {error}") from None
+
+
+def checkpoint_habits(folder: Path, tokenizers: tuple[Tokenizer, Tokenizer], translates: bool = True) -> Habits:
+    """The special tokens of a checkpoint: as its files number them, and where they are silent its tokenizer."""
+    config = {**files.read_config(folder), **_generation(folder)}
+    told = {key: value for key, value in config.items() if value is not None}
+    try:
+        return _habits(told, tokenizers, translates)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{folder}: its config.json does not number its special tokens: {error}") from None
 
 
 def _generation(folder: Path) -> dict[str, Any]:
@@ -117,12 +119,12 @@ def _generation(folder: Path) -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def _habits(config: dict[str, Any], model: nn.Module, tokenizer: Tokenizer) -> Habits:
-    """What the config says of special tokens, and where it is silent the tokenizer."""
-    ends = config.get("eos_token_id", tokenizer.end)
+def _habits(config: dict[str, Any], tokenizers: tuple[Tokenizer, Tokenizer], translates: bool) -> Habits:
+    source, target = tokenizers
+    ends = config.get("eos_token_id", target.end)
     end = int(ends[0] if isinstance(ends, list) else ends)
     pad = int(config.get("pad_token_id", end))
-    starts = [config[key] for key in ("decoder_start_token_id", "bos_token_id", "pad_token_id") if key in config]
-    start = int([*starts, tokenizer.start][0]) if isinstance(model, EncoderDecoder) else None
+    keys = ("decoder_start_token_id", "bos_token_id", "pad_token_id") if translates else ("bos_token_id",)
+    start = int(next((config[key] for key in keys if key in config), target.start))
     never = [int(words[0]) for words in config.get("bad_words_ids", []) if len(words) == 1]
-    return Habits(start, end, end if pad < 0 else pad, int(config.get("bos_token_id", tokenizer.start)), never)
+    return framed_habits(start, end, end if pad < 0 else pad, never, source, target)

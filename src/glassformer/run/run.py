@@ -23,9 +23,9 @@ from glassformer.pretrained.files import read_config as read_checkpoint_config
 from glassformer.recipe import Data, Decode, Recipe, Train
 from glassformer.run import folder as files
 from glassformer.run.held_out import Progress, device_of, held_out
-from glassformer.run.importing import IMPORT, Habits, read_habits, read_tokenizers
+from glassformer.run.importing import IMPORT, read_habits, read_tokenizers
 from glassformer.tasks import sequence_loss
-from glassformer.text import Tokenizer
+from glassformer.text import Habits, Tokenizer, own_habits
 from glassformer.training import resolve
 
 
@@ -68,7 +68,7 @@ class Run:
         habits: Habits | None = None,
     ) -> None:
         self.recipe, self.model, self.source, self.target, self.path = recipe, model, source, target, path
-        self.habits = habits  # of a checkpoint from elsewhere: its special tokens
+        self.habits = habits or own_habits(source, target, alone=isinstance(model, DecoderOnly))
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto") -> Run:
@@ -79,7 +79,7 @@ class Run:
         files.read_config(path)
         recipe, (source, target) = files.read_run_recipe(path), files.read_tokenizers(path)
         model = cast(EncoderDecoder, files.read_model(path).to(resolve(device)))
-        return cls(recipe, model, source, target, path)
+        return cls(recipe, model, source, target, path, read_habits(path))
 
     @classmethod
     def _imported(cls, path: Path, device: str) -> Run:
@@ -88,7 +88,7 @@ class Run:
         if not isinstance(model, EncoderDecoder | DecoderOnly):
             raise InputError(f"{path} reads, but does not write: use it from Python, with glassformer.pretrained.load")
         source, target = read_tokenizers(path, read_checkpoint_config(path))
-        data, decode = Data(normalise="none", strip=False), Decode(beam=1)
+        data, decode = Data(normalise="none", strip=False, max_tokens=2**31 - 1), Decode(beam=1)
         recipe = Recipe.model_construct(source=None, data=data, decode=decode, train=Train())  # type: ignore[arg-type]
         return cls(recipe, model, source, target, path, read_habits(path))
 
@@ -230,15 +230,15 @@ class Run:
         Targets are cut off where sources are. At most `size` pairs go together, and no more than in training.
         """
         model = quantise(self._translator()) if int8 else self._translator()
-        most, budget = self.recipe.data.max_tokens, self.recipe.train.batch_tokens
-        encoded = [(self.encode(source), self.target.encode(target)[:most]) for source, target in pairs]
+        budget, habits = self.recipe.train.batch_tokens, self.habits
+        encoded = [(self.encode(source), self._written(target)) for source, target in pairs]
         left = sorted((pair for pair in encoded if pair[0]), key=lambda pair: max(map(len, pair)))
         total, count = 0.0, 0
         while left:
             fitting = max(1, min(size, budget // (1 + max(map(len, left[-1])))))
             rows, left = left[-fitting:], left[:-fitting]
             source, source_keep = self._inputs([ids for ids, _ in rows])
-            target, keep = pad([[self.target.start, *ids, self.target.end] for _, ids in rows], self.target.pad)
+            target, keep = pad([[habits.start, *ids, habits.end] for _, ids in rows], habits.pad)
             target, keep = target.to(self.device), keep[:, 1:].to(self.device)
             hidden = model.hidden(source, target[:, :-1], source_keep)  # (B, T, D)
             tokens = int(keep.sum())
@@ -250,32 +250,36 @@ class Run:
     def limits(self) -> Limits:
         """What outputs may look like."""
         length = min(self.recipe.decode.max_length, self._places or self.recipe.decode.max_length)
-        if self.habits is not None:
-            nameless = range(self.target.size, self.model.decoder.embedding.vocabulary)  # rows that only fill the table
-            never = [*self.habits.never, *nameless]
-            return Limits(self.habits.start, self.habits.end, max_length=length, suppress=never)
-        never = sorted({self.target.pad, self.target.start, self.target.unknown} - {self.target.end})
-        return Limits(self.target.start, self.target.end, max_length=length, suppress=never)
+        nameless = range(self.target.size, self.model.decoder.embedding.vocabulary)  # rows that only fill the table
+        start = None if isinstance(self.model, DecoderOnly) else self.habits.start
+        return Limits(start, self.habits.end, max_length=length, suppress=[*self.habits.never, *nameless])
 
     def encode(self, text: str) -> list[int]:
-        """A source text as tokens, normalised as in training, cut off at the recipe's longest."""
+        """A source text as tokens, as in training: normalised, cut off at the recipe's longest, framed; or nothing."""
+        ids = self._ids(text)[: self.habits.room(self.recipe.data.max_tokens)]
+        return [*self.habits.before, *ids, *self.habits.after] if ids else []
+
+    def _written(self, text: str) -> list[int]:
+        """A target text as tokens, as in training but for its start and end; cut off where sources are."""
+        return [*self.habits.lead, *self.target.encode(text)[: self.habits.room(self.recipe.data.max_tokens)]]
+
+    def _ids(self, text: str) -> list[int]:
+        """A text as tokens, all of it."""
         from glassformer.data import normalise
 
         try:
             text.encode()
         except (AttributeError, UnicodeEncodeError):
             raise InputError(f"{text!r} is no text") from None
-        if self.habits is not None:
-            return self.source.framed(text)
-        return self.source.encode(normalise(text, self.recipe.data))[: self.recipe.data.max_tokens]
+        return self.source.encode(normalise(text, self.recipe.data))
 
     def _inputs(self, sources: list[list[int]]) -> tuple[Tensor, Tensor]:
-        tokens, keep = pad(sources, self.source.pad if self.habits is None else self.habits.pad)
+        tokens, keep = pad(sources, self.habits.pad)
         return tokens.to(self.device), keep.to(self.device)
 
     def _prompt(self, text: str) -> list[int]:
-        """A prompt as tokens; an empty one begins as texts begin."""
-        return self.encode(text) or [self.source.start if self.habits is None else self.habits.begin]
+        """A prompt as tokens, after what texts begin with; an empty one is a start in any case."""
+        return [*self.habits.before, *self._ids(text), *self.habits.after] or [self.habits.start]
 
     @property
     def _places(self) -> int | None:

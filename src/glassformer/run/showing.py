@@ -32,6 +32,6 @@ def look(run: Run, text: str, beam: int | None = None) -> Look:
     source = run.encode(text)
     with record(run.model) as trace, torch.inference_mode():
         tokens = torch.tensor([source], device=run.device)
-        run.model(tokens, torch.tensor([[run.target.start, *best.ids]], device=run.device))
+        run.model(tokens, torch.tensor([[run.habits.start, *best.ids]], device=run.device))
     weights = torch.stack([trace.attention("cross", layer)[0] for layer in range(trace.layers("cross"))])
     return Look(run.source.tokens(source), [*best.tokens, "end"], weights.cpu(), best)

@@ -6,7 +6,7 @@ B pairs in a batch, S source length, T target length, D model width
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -19,7 +19,25 @@ from glassformer.tasks.protocol import Learner, Tensors
 
 if TYPE_CHECKING:
     from glassformer.data import TokenPairs
-    from glassformer.text import Tokenizer
+
+
+class Specials(Protocol):
+    """The special tokens of what is written, as a tokenizer has them, or a checkpoint."""
+
+    @property
+    def start(self) -> int:
+        """What the decoder reads first."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """What ends an output."""
+        ...
+
+    @property
+    def pad(self) -> int:
+        """What fills up."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -56,11 +74,11 @@ def translation_loss(learner: Learner, batch: PairBatch) -> Tensor:
 
 @dataclass(frozen=True)
 class PairCollator:
-    """Makes batches of token pairs; the target's tokenizer knows how outputs start and end."""
+    """Makes batches of token pairs; `target` knows how outputs start and end."""
 
     pairs: TokenPairs | Pairs
     source_pad: int
-    target: Tokenizer
+    target: Specials
 
     def __call__(self, rows: NDArray[Any], dice: np.random.Generator) -> PairBatch:
         """A batch of some rows, gathered from the flat file at once."""
