@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import answering
+from glassformer.cli import answering, classifying
 from glassformer.cli.options import AsJson, Beam, Device, Int8, RunFolder
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
@@ -159,37 +159,6 @@ def generate(
         sys.stdout.write("\n")
 
 
-@app.command()
-def classify(
-    run: RunFolder,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="a text a line, or two with a tab between; - for standard input")
-    ] = "-",
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="the N likeliest labels of each text")] = 1,
-    as_json: AsJson = False,
-    device: Device = "auto",
-) -> None:
-    """Classify lines: one text in, its label and how likely it is out, in the same order.
-
-    - `glassformer classify --run runs/topics news.txt`
-    - `echo "what a film!" | glassformer classify --run runs/sentiment --json`
-    """
-    from glassformer.cli.showing import bar, portions, read_lines
-    from glassformer.run import Classifier, load_as
-
-    loaded = load_as(Classifier, "classify", run, device)
-    for lines in portions(read_lines(file)):
-        texts = [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines]
-        with bar("classifying", len(lines)) as progress:
-            answers = loaded.classify(texts, progress)
-        for answer in answers:
-            likely = dict(list(answer.probabilities.items())[:top])
-            plain = "\t".join(f"{label}\t{share:.4f}" for label, share in likely.items())
-            facts = {"label": answer.label, "probability": answer.probability, "probabilities": likely}
-            sys.stdout.write((json.dumps(facts, ensure_ascii=False) if as_json else plain) + "\n")
-        sys.stdout.flush()
-
-
 @app.command("import")
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="a folder in Hugging Face's layout, or a hub name")],
@@ -262,7 +231,7 @@ def evaluate(
     from glassformer.run import load
 
     loaded = load(run, device)
-    pairs = loaded.pairs(split) if data is None else file_pairs(data, loaded.recipe.task.kind)
+    pairs = loaded.pairs(split) if data is None else file_pairs(data, loaded.recipe)
     facts, lines = report(loaded, pairs, beam=beam, int8=int8)
     sys.stdout.write(json.dumps(facts) + "\n" if as_json else "".join(f"{line}\n" for line in lines))
 
@@ -278,6 +247,7 @@ def data(
 
     - `glassformer data dates`
     """
+    from glassformer.cli.labelling import describe_images
     from glassformer.cli.progress import TrainingProgress
     from glassformer.cli.showing import describe
     from glassformer.recipes import anchored, base_of, find_recipe, read_recipe
@@ -288,7 +258,8 @@ def data(
     read = anchored(read_recipe(path, changes), base_of(path))  # as train does, which finds it in the cache
     with TrainingProgress() as progress:
         prepared: Any = KINDS[read.task.kind].prepare(read, Path.cwd(), cache_folder(), progress.stage)
-    describe(prepared, read, samples, as_json)
+    show = describe_images if read.task.kind == "images" else describe
+    show(prepared, read, samples, as_json)
 
 
 @app.command()
@@ -315,6 +286,7 @@ def recipes(
 
 
 app.command()(answering.answer)
+app.command()(classifying.classify)
 
 
 def _version(wanted: bool) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 
 from rich.text import Text
 
-from glassformer.cli.showing import SCORED, bar, command, out, say
+from glassformer.cli.labelling import images_classified, texts_classified
+from glassformer.cli.labelling import report as label_report
+from glassformer.cli.showing import SCORED, bar, next_commands, out, say
 from glassformer.data import BETWEEN
 from glassformer.errors import ConfigurationError, InputError
-from glassformer.looking.figures import attention_figure, attention_text, confusion_figure, loss_figure
-from glassformer.run import Answerer, Classifier, Run
+from glassformer.looking.figures import attention_figure, attention_text, loss_figure
+from glassformer.run import Answerer, Classifier, ImageClassifier, Run
 from glassformer.run.answerer import AnswerEvaluation
-from glassformer.run.classifier import ClassEvaluation
 from glassformer.run.showing import look
 from glassformer.run.telling import read_metrics
 
@@ -41,13 +42,6 @@ def report(run: Any, examples: Examples, **options: Any) -> Report:
     """How a run does on some examples."""
     made: Report = REPORTS[type(run)](run, examples, **options)
     return made
-
-
-def next_commands(folder: Path, *commands: str) -> None:
-    """What to try next with a run."""
-    say("Try next:")
-    for each in commands:
-        say("  " + each.format(command=command(), run=shlex.quote(str(folder))))
 
 
 def _translated(run: Run, folder: Path, pairs: Examples) -> None:
@@ -96,60 +90,6 @@ def _translation_report(run: Run, pairs: Examples, beam: int | None = None, int8
     ]
 
 
-def _classified(run: Classifier, folder: Path, examples: Examples) -> None:
-    with bar("testing", len(examples)) as progress:
-        found = run.evaluate([each for each in examples if each[1] in run.labels], progress)
-    say("")
-    for (source, label), answer in list(zip(examples, found.answers, strict=False))[:SHOWN]:
-        text = " | ".join(source.split(BETWEEN))
-        shown = text if len(text) < 80 else f"{text[:79]}…"
-        right = "" if answer.label == label else f"   (right: {label})"
-        say(f"  {shown}  →  {answer.label} {answer.probability:.0%}{right}")
-    say("")
-    for line in _class_lines(found):
-        say(line)
-    confusion_figure(found.scores.confusion, run.labels, folder / "confusion.png", run.recipe.title)
-    say(f"\nThe run is in {folder}, the pictures are {folder / 'confusion.png'} and loss.png.")
-    text = min((source for source, _ in examples), key=len).split(BETWEEN)[0]
-    next_commands(
-        folder,
-        f"echo {shlex.quote(text)} | {{command}} classify --run {{run}}",
-        "{command} evaluate --run {run}",
-        "{command} recipes",
-    )
-
-
-def _classification_report(run: Classifier, examples: Examples, **options: Any) -> Report:
-    if any(options.values()):
-        raise ConfigurationError(f"{run.path} classifies: --beam and --int8 are for runs that write")
-    with bar("evaluating", len(examples)) as progress:
-        found = run.evaluate(examples, progress)
-    if run.path is not None:
-        confusion_figure(found.scores.confusion, run.labels, run.path / "confusion.png", run.recipe.title)
-    facts = {
-        "texts": len(examples),
-        "loss": found.loss,
-        "accuracy": found.scores.accuracy,
-        "macro_f1": found.scores.macro_f1,
-        "f1": dict(zip(run.labels, found.scores.f1, strict=True)),
-        "labels": run.labels,
-        "confusion": found.scores.confusion.tolist(),
-    }
-    return facts, _class_lines(found)
-
-
-def _class_lines(found: ClassEvaluation) -> list[str]:
-    scores, width = found.scores, max(map(len, found.labels))
-    total = len(found.answers)
-    rows = [f"  {label:{width}}  {f1:.3f}" for label, f1 in zip(found.labels, scores.f1, strict=True)]
-    return [
-        "",
-        f"{total:,} texts: accuracy {scores.accuracy:.2%}, macro F1 {scores.macro_f1:.4f}",
-        "F1 of each label:",
-        *rows,
-    ]
-
-
 def _answered(run: Answerer, folder: Path, examples: Examples) -> None:
     with bar("testing", len(examples)) as progress:
         found = run.evaluate(examples, progress)
@@ -190,9 +130,15 @@ def _answer_lines(found: AnswerEvaluation) -> list[str]:
     return lines
 
 
-FINISH: dict[type, Any] = {Run: _translated, Classifier: _classified, Answerer: _answered}
+FINISH: dict[type, Any] = {
+    Run: _translated,
+    Classifier: texts_classified,
+    ImageClassifier: images_classified,
+    Answerer: _answered,
+}
 REPORTS: dict[type, Any] = {
     Run: _translation_report,
-    Classifier: _classification_report,
+    Classifier: label_report,
+    ImageClassifier: label_report,
     Answerer: _answer_report,
 }

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from glassformer.data import Prepared, Report, read_pairs
+from glassformer.data.labelled import IMAGES, labelled_files
 from glassformer.errors import InputError
 from glassformer.recipe import Recipe, SquadSource, TsvSource
 
@@ -41,11 +42,15 @@ def bar(name: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
         yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
-def file_pairs(path: Path, task: str) -> list[tuple[str, str]]:
-    """The examples of a file: a TSV, or for answering a file in SQuAD's layout."""
+def file_pairs(path: Path, recipe: Recipe) -> list[tuple[Any, str]]:
+    """A file's examples: a TSV, for answering a file in SQuAD's layout, for images a folder of labels' folders."""
+    if recipe.task.kind == "images":
+        return [*labelled_files(path, IMAGES)]
     report = Report()
     squad = SquadSource(kind="squad", train=str(path))
-    section = squad if task == "answering" else TsvSource(kind="tsv", train=str(path))
+    width = len(getattr(recipe.source, "columns", getattr(recipe.source, "fields", (0, 1))))
+    table = TsvSource(kind="tsv", train=str(path), columns=tuple(range(width)))
+    section = squad if recipe.task.kind == "answering" else table
     found = read_pairs(section, "train", Path.cwd(), report, strict=False)
     pairs = [(pair.source, pair.target) for pair in found]
     if report.examples:
@@ -87,6 +92,13 @@ def command() -> str:
 def say(line: str) -> None:
     """A line for people, as it is."""
     out.print(line, markup=False, soft_wrap=True)
+
+
+def next_commands(folder: Path, *commands: str) -> None:
+    """What to try next with a run."""
+    say("Try next:")
+    for each in commands:
+        say("  " + each.format(command=command(), run=shlex.quote(str(folder))))
 
 
 def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) -> None:

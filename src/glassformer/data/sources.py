@@ -16,9 +16,11 @@ from glassformer.recipe import (
     AlignedSource,
     DatesSource,
     DebianSource,
+    DigitsSource,
     FilesSource,
     FolderSource,
     HuggingFaceSource,
+    ImageFolderSource,
     JsonlSource,
     LabelledFolderSource,
     PoSource,
@@ -69,9 +71,9 @@ def own_splits(source: Source, base: Path) -> tuple[Split, ...]:
         return SPLITS
     if isinstance(source, HuggingFaceSource):
         return tuple(split for split in SPLITS if hub.split_name(source, ALIASES[split]) is not None)
-    if isinstance(source, DebianSource | TopicsSource | FilesSource | PythonSource):
+    if isinstance(source, DebianSource | TopicsSource | FilesSource | PythonSource | DigitsSource):
         return ("train",)
-    if isinstance(source, LabelledFolderSource):
+    if isinstance(source, LabelledFolderSource | ImageFolderSource):
         there = labelled.split_folders(base / source.path, ALIASES)
         return tuple(split for split in SPLITS if split in there)
     return tuple(split for split in SPLITS if getattr(source, split) is not None)
@@ -88,6 +90,8 @@ def own_files(source: Source, base: Path) -> list[Path]:
     if isinstance(source, FilesSource):
         return documents.matching(base / source.path, source.pattern)
     if isinstance(source, DatesSource | ToySource | HuggingFaceSource | FolderSource | TopicsSource | PythonSource):
+        return []
+    if isinstance(source, DigitsSource | ImageFolderSource):  # which is known by the times and sizes of its files
         return []
     names = [getattr(source, split) for split in SPLITS]
     flat = [name for each in names if each for name in ((each,) if isinstance(each, str) else each)]

@@ -6,7 +6,7 @@ from glassformer.run.denoiser import Denoised, Denoiser
 from glassformer.run.filler import Filled, Filler
 from glassformer.run.image_classifier import ImageClassifier
 from glassformer.run.kinds import load, load_as
-from glassformer.run.labelling import Classified, ClassEvaluation
+from glassformer.run.labelling import ClassEvaluation, Classified
 from glassformer.run.language import LanguageModel, Surprise
 from glassformer.run.run import Evaluation, Run, Translation
 from glassformer.run.training import Listener, Silence, cache_folder, train

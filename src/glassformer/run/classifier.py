@@ -6,8 +6,6 @@ B texts, T length, C classes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import torch
@@ -16,33 +14,14 @@ from torch import Tensor, nn
 
 from glassformer.data import BETWEEN, normalise
 from glassformer.errors import InputError
-from glassformer.evaluation import ClassScores, class_scores
 from glassformer.parts import pad
 from glassformer.recipe import Recipe
 from glassformer.run.held_out import Progress, device_of, held_out
-from glassformer.tasks import class_loss, segments_of
+from glassformer.run.labelling import ClassEvaluation, Classified, classified, compared, number_of
+from glassformer.tasks import segments_of
 from glassformer.text import Tokenizer
 
 Text = str | tuple[str, str]  # one text, or two that are read together
-
-
-@dataclass(frozen=True)
-class Classified:
-    """The likeliest label of a text, how likely it is, and how likely each label is, likeliest first."""
-
-    label: str
-    probability: float
-    probabilities: dict[str, float]
-
-
-@dataclass(frozen=True)
-class ClassEvaluation:
-    """How a run does on some labelled texts."""
-
-    scores: ClassScores
-    loss: float
-    labels: list[str]
-    answers: list[Classified]
 
 
 class Classifier:
@@ -65,23 +44,20 @@ class Classifier:
         """The label of each text, in their order."""
         if isinstance(texts, str):
             raise InputError("classify takes a list of texts: put the text into brackets")
-        return [self._classified(row) for row in self._log_probabilities(texts, progress)]
+        return classified(self._log_probabilities(texts, progress), self.labels)
 
     def evaluate(self, examples: Sequence[tuple[str, str]], progress: Progress | None = None) -> ClassEvaluation:
         """Classify the texts of some examples, and compare with their labels."""
         if not examples:
             raise InputError("there is nothing to evaluate: no labelled text")
-        right = torch.tensor([self._number(label) for _, label in examples])
+        for _, label in examples:
+            number_of(label, self.labels)
         found = self._log_probabilities([_text(source) for source, _ in examples], progress)  # (B, C)
-        scores = class_scores(found.argmax(dim=1).tolist(), right.tolist(), len(self.labels))
-        loss = float(class_loss(found, right)) / len(examples)
-        return ClassEvaluation(scores, loss, self.labels, [self._classified(row) for row in found])
+        return compared(found, [label for _, label in examples], self.labels)
 
     def measure(self, examples: Sequence[tuple[str, str]], most: int) -> dict[str, float]:
         """What validation tells."""
-        known = [example for example in examples if example[1] in self.labels]
-        found = self.evaluate(known)
-        return {"loss": found.loss, "accuracy": found.scores.accuracy, "f1": found.scores.macro_f1}
+        return self.evaluate([example for example in examples if example[1] in self.labels]).summary()
 
     @torch.inference_mode()
     def _log_probabilities(self, texts: Sequence[Text], progress: Progress | None = None) -> Tensor:
@@ -107,19 +83,6 @@ class Classifier:
         if not all(part.strip() for part in parts):
             raise InputError(f"there is nothing to classify in {text!r}")
         return [normalise(part, self.recipe.data) for part in parts]
-
-    def _number(self, label: str) -> int:
-        if label not in self.labels:
-            near = get_close_matches(label, self.labels, n=1)
-            known = f"did you mean {near[0]}?" if near else f"they are {', '.join(self.labels[:20])}"
-            raise InputError(f"{label!r} is not among the labels of this run's training: {known}")
-        return self.labels.index(label)
-
-    def _classified(self, log_probabilities: Tensor) -> Classified:
-        values, order = log_probabilities.exp().sort(descending=True)
-        likely = {self.labels[number]: value for number, value in zip(order.tolist(), values.tolist(), strict=True)}
-        label = next(iter(likely))
-        return Classified(label, likely[label], likely)
 
 
 def _text(source: str) -> Text:

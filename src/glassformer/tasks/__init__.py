@@ -3,6 +3,7 @@
 from glassformer.tasks.answering import SpanBatch, SpanCollator, answering_loss, span_loss
 from glassformer.tasks.classification import TextBatch, TextCollator, classification_loss, segments_of
 from glassformer.tasks.corruption import CorruptCollator, Corruption, corrupted, draw_spans, restored
+from glassformer.tasks.images import ImageBatch, ImageCollator, image_loss, normalised
 from glassformer.tasks.language import WindowBatch, WindowCollator, Windows, language_loss
 from glassformer.tasks.losses import class_loss, sequence_loss
 from glassformer.tasks.masking import MaskCollator, MaskedBatch, Masker, masked_loss
@@ -13,6 +14,8 @@ __all__ = [
     "Batch",
     "CorruptCollator",
     "Corruption",
+    "ImageBatch",
+    "ImageCollator",
     "Learner",
     "Loss",
     "MaskCollator",
@@ -32,8 +35,10 @@ __all__ = [
     "classification_loss",
     "corrupted",
     "draw_spans",
+    "image_loss",
     "language_loss",
     "masked_loss",
+    "normalised",
     "restored",
     "segments_of",
     "sequence_loss",

@@ -1,0 +1,109 @@
+"""The command that classifies texts and images."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.options import AsJson, Device, RunFolder
+from glassformer.errors import InputError
+
+
+def classify(
+    run: RunFolder,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="images, or files of a text a line (two with a tab between); none: standard input, texts or names",
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="the N likeliest labels of each")] = 1,
+    as_json: AsJson = False,
+    device: Device = "auto",
+) -> None:
+    """Classify lines of text, or images: the label of each and how likely it is, in the same order.
+
+    - `glassformer classify --run runs/topics news.txt`
+    - `echo "what a film!" | glassformer classify --run runs/sentiment --json`
+    - `glassformer classify --run runs/digits one.png two.png`
+    - `find pictures -name "*.jpg" | glassformer classify --run runs/pets`
+    """
+    from glassformer.cli.showing import portions, read_lines
+    from glassformer.run import Classifier, ImageClassifier, load_as
+
+    loaded = load_as((Classifier, ImageClassifier), "classify", run, device)
+    if isinstance(loaded, ImageClassifier):
+        names = iter(files) if files else read_lines("-")
+        unread = sum(_images(loaded, portion, top, as_json) for portion in portions(names))
+        if unread:
+            raise InputError(f"{unread:,} of the images could not be read")
+        return
+    for lines in portions(chain.from_iterable(read_lines(file) for file in files or ["-"])):
+        _texts(loaded, lines, top, as_json)
+
+
+def _texts(run: Any, lines: list[str], top: int, as_json: bool) -> None:
+    """Write a line for each line; of an empty one, an empty one."""
+    from glassformer.cli.showing import bar
+
+    texts = [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines if _full(line)]
+    with bar("classifying", len(texts)) as progress:
+        answers: Iterator[Any] = iter(run.classify(texts, progress))
+    for line in lines:
+        answer = next(answers) if _full(line) else None
+        if as_json:
+            _write(json.dumps(_facts(answer, top), ensure_ascii=False))
+        else:
+            _write("" if answer is None else _plain(answer, top))
+    sys.stdout.flush()
+
+
+def _full(line: str) -> bool:
+    """Whether there is a text in a line, or two."""
+    return all(text.strip() for text in line.split("\t", 1))
+
+
+def _images(run: Any, names: list[str], top: int, as_json: bool) -> int:
+    """Write a line for each image; one that cannot be read gets a sentence instead. Gives the number of these."""
+    from glassformer.cli.showing import bar
+
+    seen: dict[int, Any] = {}
+    wrong: dict[int, str] = {}
+    for row, name in enumerate(names):
+        try:
+            seen[row] = run.see(name)
+        except InputError as error:
+            wrong[row] = str(error)
+    with bar("classifying", len(seen)) as progress:
+        answers = dict(zip(seen, run.classify(list(seen.values()), progress), strict=True))
+    for row, name in enumerate(names):
+        if row in wrong:
+            sys.stderr.write(f"glassformer: {wrong[row]}\n")
+        facts = {"error": wrong[row]} if row in wrong else _facts(answers[row], top)
+        if as_json:
+            _write(json.dumps({"image": name, **facts}, ensure_ascii=False))
+        elif row in answers:
+            _write(f"{name}\t{_plain(answers[row], top)}")
+    sys.stdout.flush()
+    return len(wrong)
+
+
+def _facts(answer: Any, top: int) -> dict[str, Any]:
+    if answer is None:
+        return {"label": None, "probability": None, "probabilities": {}}
+    likely = dict(list(answer.probabilities.items())[:top])
+    return {"label": answer.label, "probability": answer.probability, "probabilities": likely}
+
+
+def _plain(answer: Any, top: int) -> str:
+    return "\t".join(f"{label}\t{share:.4f}" for label, share in list(answer.probabilities.items())[:top])
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
