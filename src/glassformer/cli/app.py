@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import answering, classifying
+from glassformer.cli import answering, classifying, filling
 from glassformer.cli.options import AsJson, Beam, Device, Int8, RunFolder
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
@@ -142,11 +142,11 @@ def generate(
     """
     from glassformer.cli.showing import read_lines
     from glassformer.decoding import Sampler
-    from glassformer.run import Run, load_as
+    from glassformer.run import LanguageModel, Run, load_as
 
     if not temperature and (top_k or top_p):
         raise ConfigurationError("--top-k and --top-p draw at random: give a --temperature as well, such as 0.8")
-    loaded, texts = load_as(Run, "generate", run, device), list(prompts or read_lines("-"))
+    loaded, texts = load_as((Run, LanguageModel), "generate", run, device), list(prompts or read_lines("-"))
     sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed) if temperature else None
     if not stream:
         for answer in loaded.generate(texts, length, sampler):
@@ -190,17 +190,12 @@ def export(
 
     - `glassformer export --run runs/stories --to huggingface stories-hf`
     """
-    from glassformer.pretrained import save
-    from glassformer.run import Run
-    from glassformer.run.importing import write_tokenizers
+    from glassformer.run import load
+    from glassformer.run.exporting import export as write
 
     if to != "huggingface":
         raise ConfigurationError(f'"{to}" is no format to export to: expected huggingface')
-    loaded = Run.load(run, "cpu")
-    save(loaded.model, folder)
-    write_tokenizers((loaded.source, loaded.target), loaded.path, folder)
-    own = " and AutoTokenizer" if loaded.source is loaded.target else "; its two tokenizers are files of their own"
-    sys.stdout.write(f"{folder}: transformers opens it with AutoModel{own}\n")
+    sys.stdout.write(f"{folder}: transformers opens it with {write(load(run, 'cpu'), folder)}\n")
 
 
 @app.command()
@@ -286,6 +281,7 @@ def recipes(
 
 
 app.command()(answering.answer)
+app.command()(filling.fill)
 app.command()(classifying.classify)
 
 

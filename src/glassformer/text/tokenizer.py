@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import AddedToken, processors
+from tokenizers import AddedToken, Regex, normalizers, processors
 from tokenizers import Tokenizer as Engine
 
 from glassformer.errors import InputError
@@ -29,6 +29,7 @@ NAMES = {
 GPT2_END = "<|endoftext|>"  # GPT-2 has it between texts: where nothing else does, it starts one too
 MASKS = ("<mask>", "[MASK]")  # what stands for a hidden token
 SENTINEL, SENTINELS = "<extra_id_{}>", 100  # what stands for hidden spans, in T5's words
+FORMS = {"nfc": normalizers.NFC, "nfkc": normalizers.NFKC}  # of Unicode
 SPACE = "▁"  # how a space is shown in a token
 KNOWN_WORDS, KNOWN_LETTERS = 200_000, 32  # how many words, of what length, are remembered with their ids
 
@@ -131,6 +132,20 @@ class Tokenizer:
         """The ids of the tokens that stand for hidden spans, first to last."""
         ids = [self._engine.token_to_id(SENTINEL.format(number)) for number in range(SENTINELS)]
         return [int(token) for token in ids if token is not None]
+
+    def spellings(self) -> dict[str, str]:
+        """How the special tokens are spelled, by role: pad, start, end and unknown."""
+        return {role: str(self._engine.id_to_token(getattr(self, role))) for role in NAMES}
+
+    def normalising(self, form: str, strip: bool) -> Tokenizer:
+        """A copy whose own file does to a text what `data.normalise` and `data.strip` do, for others to use."""
+        engine = Engine.from_str(self._engine.to_str())
+        steps = [FORMS[form]()] if form in FORMS else []
+        steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()] if strip else []
+        own = [] if engine.normalizer is None else [engine.normalizer]
+        if steps:
+            engine.normalizer = normalizers.Sequence([*steps, *own])
+        return Tokenizer(engine, complete=False)
 
     def add_mask(self) -> None:
         """Add a token that hides others, if there is none; where words bring their space along, it hides that too."""

@@ -1,0 +1,90 @@
+"""What is exported gives `transformers` the same labels and the same probabilities."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import glassformer as gf
+from glassformer.errors import ConfigurationError
+from glassformer.run.exporting import export
+
+from .test_classifier import examples, recipe, written
+from .test_image_classifier import trained_on
+
+transformers = pytest.importorskip("transformers")
+MANNERED = ["the  old\thammer ", "a plum <end> hammer", "ﬁne cafe\u0301 drill", "x " * 50]  # spaces, letters, length
+
+
+def probabilities(folder: Path, texts: list[Any]) -> list[dict[str, float]]:
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    found = []
+    for text in texts:
+        both = [text] if isinstance(text, str) else list(text)
+        inputs = tokenizer(*both, return_tensors="pt", truncation=True)
+        with torch.inference_mode():
+            values = model(**inputs).logits.softmax(dim=-1)[0].tolist()
+        found.append({model.config.id2label[number]: value for number, value in enumerate(values)})
+    return found
+
+
+def agree(run: Any, folder: Path, texts: list[Any]) -> None:
+    for ours, theirs in zip(run.classify(texts), probabilities(folder, texts), strict=True):
+        assert ours.probabilities == pytest.approx(theirs, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe", "byte"])
+def test_single_texts_whatever_the_tokenizer(tmp_path: Path, kind: str) -> None:
+    table = written(tmp_path / "t.tsv", examples(200))
+    asked = recipe(table, tokenizer={"kind": kind, "vocabulary": 300, "lowercase": True}, train={"steps": 3})
+    run = gf.train(asked, tmp_path / "run")
+    said = export(run, tmp_path / "out")
+    assert said.startswith("AutoModelForSequenceClassification")
+    agree(run, tmp_path / "out", [text for text, _ in run.pairs("test")[:5]] + MANNERED)
+
+
+def test_pairs_of_texts(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    rows = [(f"{text} {draw.random():.3f}", text[::-1], label) for text, label in examples(120)]
+    asked = recipe(written(tmp_path / "t.tsv", rows), source={"columns": [0, 1, 2]}, train={"steps": 3})
+    run = gf.train(asked, tmp_path / "run")
+    export(run, tmp_path / "out")
+    agree(run, tmp_path / "out", [("the old hammer", "a plum"), ("one  two", "three " * 30)])
+
+
+def test_a_checkpoint_that_was_tuned(tmp_path: Path) -> None:
+    from glassformer.pretrained import load
+
+    first = gf.train(recipe(written(tmp_path / "t.tsv", examples(120)), train={"steps": 2}), tmp_path / "first")
+    export(first, tmp_path / "checkpoint")
+    asked = recipe(tmp_path / "t.tsv", model={"pretrained": str(tmp_path / "checkpoint")}, train={"steps": 2})
+    run = gf.train(asked, tmp_path / "run")
+    export(run, tmp_path / "out")
+    agree(run, tmp_path / "out", ["the old hammer", *MANNERED])
+    assert load(tmp_path / "out").made.notes["label2id"] == {"fruit": 0, "tool": 1}  # type: ignore[union-attr]
+
+
+def test_a_roberta_of_our_own_numbers_its_padding_otherwise(tmp_path: Path) -> None:
+    asked = recipe(written(tmp_path / "t.tsv", examples(60)), model={"family": "roberta"}, train={"steps": 1})
+    run = gf.train(asked, tmp_path / "run")
+    with pytest.raises(ConfigurationError, match="theirs is token 1"):
+        export(run, tmp_path / "out")
+
+
+@pytest.mark.parametrize("colours", [1, 3])
+def test_images(tmp_path: Path, colours: int) -> None:
+    run = trained_on(tmp_path, task={"colours": colours, "size": 8}, train={"steps": 3})
+    assert export(run, tmp_path / "out").startswith("AutoModelForImageClassification")
+    model = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "out").eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "out")
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8))
+    image = image.convert("L") if colours == 1 else image
+    with torch.inference_mode():
+        values = model(**processor(image, return_tensors="pt")).logits.softmax(dim=-1)[0].tolist()
+    theirs = {model.config.id2label[number]: value for number, value in enumerate(values)}
+    assert run.classify([image])[0].probabilities == pytest.approx(theirs, abs=1e-5)

@@ -1,0 +1,156 @@
+"""A run that tells images apart, from a folder to answers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import glassformer as gf
+from glassformer.errors import ConfigurationError, DataError, InputError, RecipeError
+from glassformer.recipes import make_recipe
+from glassformer.run import ImageClassifier
+
+
+def drawn(label: str, seed: int, size: int = 8) -> Image.Image:
+    """A bright bar that lies or stands, on noise."""
+    dice = np.random.default_rng(seed)
+    pixels = dice.integers(0, 90, (size, size, 3), np.uint8)
+    place = dice.integers(0, size)
+    pixels[(place, slice(None)) if label == "lying" else (slice(None), place)] = dice.integers(170, 256, 3)
+    return Image.fromarray(pixels)
+
+
+def written(folder: Path, count: int = 60, size: int = 8) -> Path:
+    for label in ("lying", "standing"):
+        (folder / label).mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            drawn(label, 2 * number + (label == "lying"), size).save(folder / label / f"{number:03}.png")
+    return folder
+
+
+def recipe(folder: Path, **changes: dict[str, Any]) -> dict[str, Any]:
+    table: dict[str, dict[str, Any]] = {
+        "task": {"kind": "images", "size": 8, "colours": 3},
+        "source": {"kind": "image-folder", "path": str(folder)},
+        "data": {"valid": 0.1, "test": 0.2},
+        "model": {"patch": 2, "width": 16, "heads": 2, "layers": 1, "hidden": 32, "dropout": 0.0},
+        "train": {"steps": 150, "batch_tokens": 16, "validate_every": 50, "warmup": 5, "lr": 0.01, "device": "cpu"},
+    }
+    return {name: {**table.get(name, {}), **changes.get(name, {})} for name in {**table, **changes}}
+
+
+def trained_on(folder: Path, **changes: dict[str, Any]) -> ImageClassifier:
+    run = gf.train(recipe(written(folder / "images"), **changes), folder / "run")
+    assert isinstance(run, ImageClassifier)
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> ImageClassifier:
+    return trained_on(tmp_path_factory.mktemp("bars"), task={"shift": 1, "flip": True})
+
+
+def test_it_learns_and_says_how_sure_it_is(trained: ImageClassifier) -> None:
+    assert trained.evaluate(trained.pairs("test")).scores.accuracy > 0.9
+    answers = trained.classify([drawn("lying", 1000), drawn("standing", 1001)])
+    assert [each.label for each in answers] == ["lying", "standing"]
+    assert sum(answers[0].probabilities.values()) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_files_arrays_and_images_of_pillow_are_the_same(trained: ImageClassifier, tmp_path: Path) -> None:
+    image = drawn("lying", 7)
+    image.save(tmp_path / "a.png")
+    answers = trained.classify([tmp_path / "a.png", str(tmp_path / "a.png"), np.asarray(image), image])
+    assert len({each.probability for each in answers}) == 1
+
+
+def test_a_loaded_run_answers_alike_and_has_its_images(trained: ImageClassifier) -> None:
+    assert trained.path is not None
+    loaded = gf.load(trained.path)
+    examples = loaded.pairs("test")
+    assert [label for _, label in examples] == [label for _, label in trained.pairs("test")]
+    assert all(name.split("/")[0] == label for name, (_, label) in zip(loaded.names("test"), examples, strict=True))
+    images = [image for image, _ in examples]
+    assert loaded.classify(images) == trained.classify(images)
+    assert loaded.evaluate(examples).scores.accuracy == trained.evaluate(examples).scores.accuracy
+
+
+def test_what_is_no_image_is_told(trained: ImageClassifier, tmp_path: Path) -> None:
+    (tmp_path / "notes.png").write_text("not a picture", encoding="utf-8")
+    whole = (tmp_path / "whole.png", tmp_path / "half.png")
+    drawn("lying", 1, 64).save(whole[0])
+    whole[1].write_bytes(whole[0].read_bytes()[:2000])
+    for image, sentence in (
+        (tmp_path / "notes.png", r"notes\.png: is no image of a known format"),
+        (tmp_path / "half.png", r"half\.png: is damaged: "),
+        (tmp_path / "missing.png", r"missing\.png: cannot be read: No such file"),
+        (tmp_path, "cannot be read: Is a directory"),
+        (5, "5 is no image"),
+        (np.zeros((8, 8)), "float64 is no image"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            trained.classify([image])
+    with pytest.raises(InputError, match="takes a list"):
+        trained.classify("one.png")
+    with pytest.raises(InputError, match="'laying' is not among the labels .*: did you mean lying"):
+        trained.evaluate([(drawn("lying", 1), "laying")])
+    assert trained.classify([]) == []
+
+
+def test_another_size_is_resized_or_refused_as_the_recipe_says(trained: ImageClassifier, tmp_path: Path) -> None:
+    assert trained.see(drawn("lying", 1, 16)).shape == (8, 8, 3)
+    run = trained_on(tmp_path, task={"others": "refuse"}, train={"steps": 1})
+    with pytest.raises(InputError, match="is 16 x 16 pixels, and not 8 x 8 as the recipe says"):
+        run.classify([drawn("lying", 1, 16)])
+
+
+def test_one_label_only_is_told(tmp_path: Path) -> None:
+    folder = written(tmp_path / "images", 3)
+    for path in (folder / "lying").iterdir():
+        path.unlink()
+    with pytest.raises(DataError, match="nothing to tell apart: the only label in .* is 'standing'"):
+        gf.train(recipe(folder), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"task": {"size": 9}}, "task.size 9 does not divide into model.patch 2"),
+        ({"source": {"kind": "topics"}}, "digits and image-folder are for images alone"),
+        ({"model": {"family": "bert"}}, "model.family is 'bert': for images it is one of vit"),
+        ({"task": {"colours": 2}}, "task.colours is 2"),
+    ],
+)
+def test_recipes_that_cannot_be_are_told(changes: dict[str, Any], sentence: str) -> None:
+    table = recipe(Path("nowhere"), **changes)
+    if changes.get("source"):
+        table["source"] = changes["source"]
+    with pytest.raises(RecipeError, match=sentence):
+        make_recipe(table)
+
+
+def test_a_vit_checkpoint_goes_on_with_labels_of_its_own(tmp_path: Path) -> None:
+    model = gf.models.vit(classes=None, image=8, patch=4, width=16, heads=2, layers=1, hidden=32, pooler=True)
+    gf.pretrained.save(model, tmp_path / "checkpoint")
+    folder = written(tmp_path / "images", 20)
+    changes: dict[str, Any] = {"model": {"pretrained": str(tmp_path / "checkpoint")}, "train": {"steps": 1}}
+    run = gf.train(recipe(folder, **changes), tmp_path / "run")
+    assert (run.model.made.arguments["patch"], run.model.made.arguments["classes"]) == (4, 2)
+    with pytest.raises(ConfigurationError, match="task.size must be 8 and task.colours 3"):
+        gf.train(recipe(folder, **changes, task={"size": 16}), tmp_path / "other")
+
+
+def test_resuming_gives_the_same_weights(tmp_path: Path) -> None:
+    folder = written(tmp_path / "images", 20)
+    often: dict[str, Any] = {"save_every": 3, "schedule": "constant"}
+    whole = gf.train(recipe(folder, task={"shift": 1, "flip": True}, train={"steps": 6, **often}), tmp_path / "whole")
+    asked = recipe(folder, task={"shift": 1, "flip": True}, train={"steps": 3, **often})
+    gf.train(asked, tmp_path / "parts")
+    asked["train"]["steps"] = 6
+    resumed = gf.train(asked, tmp_path / "parts", resume=True)
+    for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert one.equal(other)
+    assert json.loads((tmp_path / "parts" / "data.json").read_text(encoding="utf-8"))["read"] == 40
