@@ -305,7 +305,7 @@ FAMILIES = {
     "span-corruption": ("t5", "transformer"),
 }
 WATCHED = {
-    "translation": ("loss", "bleu", "chrf", "exact"),
+    "translation": ("loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL"),
     "classification": ("loss", "accuracy", "f1"),
     "images": ("loss", "accuracy", "f1"),
     "answering": ("loss", "exact", "f1"),
@@ -417,7 +417,7 @@ class Train(Section):
     patience: Annotated[Whole, Field(ge=0)] = Field(
         0, description="validations without progress before stopping; 0: never"
     )
-    watch: Literal["loss", "bleu", "chrf", "exact", "accuracy", "f1"] = Field(
+    watch: Literal["loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL", "accuracy", "f1"] = Field(
         "loss", description="what progress is measured by: the loss, or a score of the task's"
     )
     save_every: Count = Field(500, description="steps between checkpoints")
@@ -494,9 +494,7 @@ class Recipe(Section):
             known = " and ".join(IMAGES)
             raise ValueError(f"source.kind is {self.source.kind!r} for {self.task.kind}: {known} are for images alone")
         if self.task.kind == "images" and self.model.pretrained is None and self.task.size % self.model.patch:
-            raise ValueError(
-                f"task.size {self.task.size} does not divide into model.patch {self.model.patch}"
-            )
+            raise ValueError(f"task.size {self.task.size} does not divide into model.patch {self.model.patch}")
         return self
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import answering, classifying, filling
+from glassformer.cli import answering, classifying, filling, translating
 from glassformer.cli.options import AsJson, Beam, Device, Int8, RunFolder
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
@@ -68,52 +68,8 @@ def train(
     finish(run, chosen)
 
 
-@app.command()
-def translate(
-    run: RunFolder,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="a text file, a sentence a line; - for standard input")
-    ] = "-",
-    beam: Beam = None,
-    nbest: Annotated[
-        int, typer.Option(metavar="N", min=1, help="outputs for each line: its number, score, text; best first")
-    ] = 1,
-    stream: Annotated[
-        bool, typer.Option("--stream", metavar="", help="show each word as it is written (greedy)")
-    ] = False,
-    int8: Int8 = False,
-    device: Device = "auto",
-) -> None:
-    """Translate lines: one line in, one line out, in the same order.
-
-    - `glassformer translate --run runs/dates days.txt > iso.txt`
-    - `echo "5 May 2031" | glassformer translate --run runs/dates --nbest 3`
-    """
-    from glassformer.cli.showing import bar, portions, read_lines
-    from glassformer.run import Run, load_as
-
-    if stream and (nbest > 1 or (beam or 1) > 1 or int8):
-        raise ConfigurationError("--stream shows the greedy output as it is written: no --beam, --nbest, --int8")
-    loaded = load_as(Run, "translate", run, device)
-    if stream:
-        for line in read_lines(file):
-            for piece in loaded.stream(line):
-                sys.stdout.write(piece.replace("\n", " "))
-                sys.stdout.flush()
-            sys.stdout.write("\n")
-        return
-    if nbest > 1:
-        beam = max(nbest, beam or loaded.recipe.decode.beam)
-    first = 1
-    for lines in portions(read_lines(file)):
-        with bar("translating", len(lines)) as progress:
-            answers = loaded.search(lines, beam=beam, best=nbest, int8=int8, progress=progress)
-        for number, found in enumerate(answers, start=first):
-            for each in found:
-                text = each.text.replace("\n", " ")
-                sys.stdout.write(f"{text}\n" if nbest == 1 else f"{number}\t{each.score:.4f}\t{text}\n")
-        sys.stdout.flush()
-        first += len(lines)
+app.command()(translating.translate)
+app.command("transform", help=translating.TRANSFORM)(translating.translate)
 
 
 @app.command()
@@ -211,6 +167,9 @@ def evaluate(
     split: Annotated[str, typer.Option(metavar="NAME", help="valid or test, of the run's own data")] = "test",
     beam: Beam = None,
     int8: Int8 = False,
+    rouge: Annotated[
+        bool, typer.Option("--rouge", metavar="", help="ROUGE as well, of summaries (in English letters)")
+    ] = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -227,7 +186,7 @@ def evaluate(
 
     loaded = load(run, device)
     pairs = loaded.pairs(split) if data is None else file_pairs(data, loaded.recipe)
-    facts, lines = report(loaded, pairs, beam=beam, int8=int8)
+    facts, lines = report(loaded, pairs, beam=beam, int8=int8, rouge=rouge)
     sys.stdout.write(json.dumps(facts) + "\n" if as_json else "".join(f"{line}\n" for line in lines))
 
 

@@ -11,13 +11,15 @@ from typing import Any
 
 from rich.text import Text
 
+from glassformer.cli.documents import document_report, filled, mended, went_on
 from glassformer.cli.labelling import images_classified, texts_classified
 from glassformer.cli.labelling import report as label_report
 from glassformer.cli.showing import SCORED, bar, next_commands, out, say
 from glassformer.data import BETWEEN
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.evaluation import Rouge
 from glassformer.looking.figures import attention_figure, attention_text, loss_figure
-from glassformer.run import Answerer, Classifier, ImageClassifier, Run
+from glassformer.run import Answerer, Classifier, Denoiser, Filler, ImageClassifier, LanguageModel, Run
 from glassformer.run.answerer import AnswerEvaluation
 from glassformer.run.showing import look
 from glassformer.run.telling import read_metrics
@@ -49,8 +51,11 @@ def _translated(run: Run, folder: Path, pairs: Examples) -> None:
         found = run.evaluate(pairs, progress=progress)
     say("")
     for (source, reference), text in list(zip(pairs, found.outputs, strict=True))[:SHOWN]:
-        say(f"  {source}  →  {text}" + ("" if text == reference else f"   (reference: {reference})"))
+        shown = source if len(source) < 80 else f"{source[:79]}…"
+        say(f"  {shown}  →  {text}" + ("" if text == reference else f"   (reference: {reference})"))
     scores = f"exact match {found.scores.exact:.1%}, BLEU {found.scores.bleu:.1f}, chrF {found.scores.chrf:.1f}"
+    if found.rouge is not None:
+        scores += ", " + ", ".join(f"{name} {value:.1f}" for name, value in _rouge(found.rouge))
     say(f"\n{len(pairs):,} test pairs that it never saw: {scores}")
     source = _example(run, [source for source, _ in pairs])
     seen = look(run, source)
@@ -76,16 +81,24 @@ def _example(run: Run, sources: list[str]) -> str:
     return next((source for source in fitting if source.isascii()), fitting[0])
 
 
-def _translation_report(run: Run, pairs: Examples, beam: int | None = None, int8: bool = False) -> Report:
+def _rouge(scores: Rouge) -> list[tuple[str, float]]:
+    return [("ROUGE-1", scores.rouge1), ("ROUGE-2", scores.rouge2), ("ROUGE-L", scores.rougeL)]
+
+
+def _translation_report(
+    run: Run, pairs: Examples, beam: int | None = None, int8: bool = False, rouge: bool = False
+) -> Report:
     with bar("evaluating", len(pairs)) as progress:
-        found = run.evaluate(pairs, beam=beam, int8=int8, progress=progress)
-    scores = found.scores
+        found = run.evaluate(pairs, beam=beam, int8=int8, progress=progress, with_rouge=rouge or None)
+    scores, also = found.scores, [] if found.rouge is None else _rouge(found.rouge)
     facts = {"pairs": len(pairs), "loss": found.loss, "perplexity": found.perplexity, **asdict(scores)}
+    facts |= {} if found.rouge is None else asdict(found.rouge)
     return facts, [
         f"{len(pairs):,} pairs",
         f"exact match  {scores.exact:.2%}",
         f"BLEU         {scores.bleu:.2f}   {scores.bleu_signature}",
         f"chrF         {scores.chrf:.2f}   {scores.chrf_signature}",
+        *(f"{name}      {value:.2f}" for name, value in also),
         f"perplexity   {found.perplexity:.3f}   (loss {found.loss:.4f} per target token)",
     ]
 
@@ -113,7 +126,7 @@ def _answered(run: Answerer, folder: Path, examples: Examples) -> None:
 
 def _answer_report(run: Answerer, examples: Examples, **options: Any) -> Report:
     if any(options.values()):
-        raise ConfigurationError(f"{run.path} answers: --beam and --int8 are for runs that write")
+        raise ConfigurationError(f"{run.path} answers: --beam, --int8 and --rouge are for runs that write")
     with bar("evaluating", len(examples)) as progress:
         found = run.evaluate(examples, progress)
     return {"questions": len(examples), "loss": found.loss, **asdict(found.scores)}, _answer_lines(found)
@@ -135,10 +148,16 @@ FINISH: dict[type, Any] = {
     Classifier: texts_classified,
     ImageClassifier: images_classified,
     Answerer: _answered,
+    LanguageModel: went_on,
+    Filler: filled,
+    Denoiser: mended,
 }
 REPORTS: dict[type, Any] = {
     Run: _translation_report,
     Classifier: label_report,
     ImageClassifier: label_report,
     Answerer: _answer_report,
+    LanguageModel: document_report,
+    Filler: document_report,
+    Denoiser: document_report,
 }

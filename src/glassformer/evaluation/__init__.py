@@ -3,5 +3,17 @@
 from glassformer.evaluation.answers import AnswerScores, answer_scores
 from glassformer.evaluation.classes import ClassScores, class_scores
 from glassformer.evaluation.metrics import Scores, perplexity, score
+from glassformer.evaluation.rouge import Rouge, check_rouge, rouge
 
-__all__ = ["AnswerScores", "ClassScores", "Scores", "answer_scores", "class_scores", "perplexity", "score"]
+__all__ = [
+    "AnswerScores",
+    "ClassScores",
+    "Rouge",
+    "Scores",
+    "answer_scores",
+    "check_rouge",
+    "class_scores",
+    "perplexity",
+    "rouge",
+    "score",
+]

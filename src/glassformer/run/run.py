@@ -6,7 +6,7 @@ B sentences, T target length, D model width
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from glassformer.decoding import Hypothesis, Limits, Sampler, beam_search, collect, greedy, most_likely, stream
 from glassformer.errors import ConfigurationError, InputError
-from glassformer.evaluation import Scores, perplexity, score
+from glassformer.evaluation import Rouge, Scores, perplexity, rouge, score
 from glassformer.models import DecoderOnly, EncoderDecoder, Made
 from glassformer.parts import pack, pad, quantise
 from glassformer.pretrained import load as load_checkpoint
@@ -48,6 +48,7 @@ class Evaluation:
     scores: Scores
     loss: float
     outputs: list[str]
+    rouge: Rouge | None = None  # where it was asked for
 
     @property
     def perplexity(self) -> float:
@@ -109,14 +110,21 @@ class Run:
         """What validation tells: the loss of all pairs, and scores of the first so many, decoded greedily."""
         loss, some = self.loss(examples), examples[:most]
         outputs = [each.text for each in self.translate([source for source, _ in some], beam=1)]
-        scores = score(outputs, [target for _, target in some])
+        references = [target for _, target in some]
+        scores = score(outputs, references)
+        also = asdict(rouge(outputs, references)) if self._watches_rouge else {}
         return {
             "loss": loss,
             "perplexity": perplexity(loss),
             "bleu": scores.bleu,
             "chrf": scores.chrf,
             "exact": scores.exact,
+            **also,
         }
+
+    @property
+    def _watches_rouge(self) -> bool:
+        return self.recipe.train.watch.startswith("rouge")
 
     def translate(
         self, texts: Sequence[str], beam: int | None = None, int8: bool = False, progress: Progress | None = None
@@ -217,11 +225,14 @@ class Run:
         beam: int | None = None,
         int8: bool = False,
         progress: Progress | None = None,
+        with_rouge: bool | None = None,
     ) -> Evaluation:
-        """Translate the sources of some pairs, and compare with their targets."""
+        """Translate the sources of some pairs, and compare with their targets; by ROUGE too if training watched it."""
         sources, references = [source for source, _ in pairs], [target for _, target in pairs]
         outputs = [each.text for each in self.translate(sources, beam=beam, int8=int8, progress=progress)]
-        return Evaluation(score(outputs, references), self.loss(pairs, int8=int8), outputs)
+        wanted = self._watches_rouge if with_rouge is None else with_rouge
+        also = rouge(outputs, references) if wanted else None
+        return Evaluation(score(outputs, references), self.loss(pairs, int8=int8), outputs, also)
 
     @torch.inference_mode()
     def loss(self, pairs: Sequence[tuple[str, str]], size: int = 64, int8: bool = False) -> float:

@@ -14,6 +14,7 @@ from torch import nn
 
 from glassformer.data import Batches
 from glassformer.errors import DataError, RunError, TrainingError
+from glassformer.evaluation import check_rouge
 from glassformer.parts import adapt, merged
 from glassformer.pretrained import save_lora
 from glassformer.recipe import Recipe, Tune
@@ -82,6 +83,8 @@ def train(
     """Train what the recipe says into the folder `out`; `base` is where the recipe's paths start from."""
     listener = Silence() if listener is None else listener
     recipe = anchored(recipe, base or Path.cwd())
+    if recipe.train.watch.startswith("rouge"):
+        check_rouge()
     with distribution(recipe.train.device, recipe.train.strategy) as place, ExitStack() as held:
         place.alone(lambda: _check_out(recipe, out, resume))
         place.alone(lambda: held.enter_context(files.reserved(out)))
