@@ -11,6 +11,8 @@ from PIL import Image
 
 import glassformer as gf
 from glassformer.errors import ConfigurationError
+from glassformer.pretrained import load
+from glassformer.pretrained.adapter import made_of
 from glassformer.run.exporting import export
 
 from .test_classifier import examples, recipe, written
@@ -58,15 +60,13 @@ def test_pairs_of_texts(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_was_tuned(tmp_path: Path) -> None:
-    from glassformer.pretrained import load
-
     first = gf.train(recipe(written(tmp_path / "t.tsv", examples(120)), train={"steps": 2}), tmp_path / "first")
     export(first, tmp_path / "checkpoint")
     asked = recipe(tmp_path / "t.tsv", model={"pretrained": str(tmp_path / "checkpoint")}, train={"steps": 2})
     run = gf.train(asked, tmp_path / "run")
     export(run, tmp_path / "out")
     agree(run, tmp_path / "out", ["the old hammer", *MANNERED])
-    assert load(tmp_path / "out").made.notes["label2id"] == {"fruit": 0, "tool": 1}  # type: ignore[union-attr]
+    assert made_of(load(tmp_path / "out")).notes["label2id"] == {"fruit": 0, "tool": 1}
 
 
 def test_a_roberta_of_our_own_numbers_its_padding_otherwise(tmp_path: Path) -> None:

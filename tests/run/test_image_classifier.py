@@ -95,7 +95,7 @@ def test_what_is_no_image_is_told(trained: ImageClassifier, tmp_path: Path) -> N
             trained.classify([image])
     with pytest.raises(InputError, match="takes a list"):
         trained.classify("one.png")
-    with pytest.raises(InputError, match="'laying' is not among the labels .*: did you mean lying"):
+    with pytest.raises(InputError, match=r"'laying' is not among the labels .*: did you mean lying"):
         trained.evaluate([(drawn("lying", 1), "laying")])
     assert trained.classify([]) == []
 
@@ -111,7 +111,7 @@ def test_one_label_only_is_told(tmp_path: Path) -> None:
     folder = written(tmp_path / "images", 3)
     for path in (folder / "lying").iterdir():
         path.unlink()
-    with pytest.raises(DataError, match="nothing to tell apart: the only label in .* is 'standing'"):
+    with pytest.raises(DataError, match=r"nothing to tell apart: the only label in .* is 'standing'"):
         gf.train(recipe(folder), tmp_path / "run")
 
 
@@ -139,7 +139,7 @@ def test_a_vit_checkpoint_goes_on_with_labels_of_its_own(tmp_path: Path) -> None
     changes: dict[str, Any] = {"model": {"pretrained": str(tmp_path / "checkpoint")}, "train": {"steps": 1}}
     run = gf.train(recipe(folder, **changes), tmp_path / "run")
     assert (run.model.made.arguments["patch"], run.model.made.arguments["classes"]) == (4, 2)
-    with pytest.raises(ConfigurationError, match="task.size must be 8 and task.colours 3"):
+    with pytest.raises(ConfigurationError, match=r"task\.size must be 8 and task.colours 3"):
         gf.train(recipe(folder, **changes, task={"size": 16}), tmp_path / "other")
 
 

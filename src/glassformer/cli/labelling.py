@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from glassformer.cli.showing import bar, next_commands, say
 from glassformer.data import BETWEEN
 from glassformer.data.images import PreparedImages
 from glassformer.errors import ConfigurationError
+from glassformer.evaluation import BASELINE, ClassScores
 from glassformer.looking.figures import confusion_figure
 from glassformer.recipe import Recipe
 from glassformer.run import Classifier, ImageClassifier
@@ -32,7 +34,7 @@ def texts_classified(run: Classifier, folder: Path, examples: Examples) -> None:
     known = [each for each in examples if each[1] in run.labels]
     names = [_short(source) for source, _ in known]
     _finished(run, folder, known, names)
-    text = min((source for source, _ in examples), key=len).split(BETWEEN)[0]
+    text = shorten(min((source for source, _ in examples), key=len).replace(BETWEEN, "\t"), WIDEST, placeholder="")
     next_commands(
         folder,
         f"echo {shlex.quote(text)} | {{command}} classify --run {{run}}",
@@ -60,7 +62,7 @@ def _finished(run: Classifier | ImageClassifier, folder: Path, examples: Example
         answer, label = found.answers[row], examples[row][1]
         right = "" if answer.label == label else f"   (right: {label})"
         say(f"  {names[row]}  →  {answer.label} {answer.probability:.0%}{right}")
-    for line in _lines(found, run):
+    for line in [*_lines(found, run), *_baseline_lines(_baseline(run, examples))]:
         say(line)
     confusion_figure(found.scores.confusion, run.labels, folder / "confusion.png", run.recipe.title)
     say(f"\nThe run is in {folder}, the pictures are {folder / 'confusion.png'} and loss.png.")
@@ -83,7 +85,10 @@ def report(run: Classifier | ImageClassifier, examples: Examples, **options: Any
         "labels": run.labels,
         "confusion": found.scores.confusion.tolist(),
     }
-    return facts, _lines(found, run)
+    simple = _baseline(run, examples)
+    if simple is not None:
+        facts["baseline"] = {"name": BASELINE, "accuracy": simple.accuracy, "macro_f1": simple.macro_f1}
+    return facts, [*_lines(found, run), *_baseline_lines(simple)]
 
 
 def _lines(found: ClassEvaluation, run: Classifier | ImageClassifier) -> list[str]:
@@ -96,6 +101,14 @@ def _lines(found: ClassEvaluation, run: Classifier | ImageClassifier) -> list[st
         "F1 of each label:",
         *rows,
     ]
+
+
+def _baseline(run: Classifier | ImageClassifier, examples: Examples) -> ClassScores | None:
+    return run.baseline(examples) if isinstance(run, Classifier) else None
+
+
+def _baseline_lines(scores: ClassScores | None) -> list[str]:
+    return [] if scores is None else [f"baseline: {BASELINE} {scores.accuracy:.2%}, macro F1 {scores.macro_f1:.4f}"]
 
 
 def _things(run: Classifier | ImageClassifier) -> str:

@@ -6,6 +6,7 @@ them; then all texts are tokenised. Only when everything is written does the fol
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -30,6 +31,8 @@ DROPPED = {  # what an encoder leaves out, and why
     "apart": "answer in no window",
     "unanswerable": "without an answer (task.unanswerable is off)",
 }
+SAMPLE = "sample.jsonl"
+SAMPLED, SAMPLED_LETTERS = 10_000, 5_000  # texts in a sample at most, and letters of each
 MOST_LABELS = 50  # beyond which labels that hardly ever repeat are taken for a mistake
 
 
@@ -44,6 +47,7 @@ class Prepared:
     checksums: dict[str, list[int]]  # of its files of tokens and texts
     labels: list[str] = field(default_factory=list)  # of a classification, in the order of their numbers
     habits: Habits | None = None  # of a checkpoint that writes; None: those of a model that begins here
+    sample: Path | None = None  # some of a classification's training texts with their labels, for a baseline
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -95,7 +99,8 @@ def _open(folder: Path, given: tuple[Tokenizer, Tokenizer] | None, habits: Habit
     splits: dict[str, TokenPairs] = {split: TokenPairs(folder, split, contents["dtype"]) for split in SPLITS}
     checksums = {name: values for name, values in contents["files"].items() if not name.endswith(".json")}
     report = Report.from_dict(contents["report"])
-    return Prepared(source, target, splits, report, checksums, contents["labels"], habits)
+    sample = folder / SAMPLE if SAMPLE in contents["files"] else None
+    return Prepared(source, target, splits, report, checksums, contents["labels"], habits, sample)
 
 
 def _saved(folder: Path) -> tuple[Tokenizer, Tokenizer]:
@@ -126,9 +131,22 @@ def _make(
         report.kept[split] = (folder / f"{split}.starts").stat().st_size // 8
     if not report.kept["train"]:
         raise DataError("the source leaves no pair to train on: " + report.sentence())
+    if labels:
+        _keep_sample(folder, blocks["train"])
     for ending in ("text", "sizes"):
         (folder / f"train.{ending}").unlink()
     caches.seal(folder, {"dtype": dtype, "labels": labels, "report": report.to_dict()})
+
+
+def _keep_sample(folder: Path, blocks: list[Place]) -> None:
+    """Keep some training texts, evenly drawn, however large the corpus is: others can be taught with them too."""
+    step = -(-blocks[-1][0] // SAMPLED)
+    with (folder / SAMPLE).open("w", encoding="utf-8") as file:
+        for first, last in pairwise(blocks):
+            sources, targets = (side[-first[0] % step :: step] for side in read_texts(folder, "train", first, last))
+            for source, target in zip(sources, targets, strict=True):
+                row = {"source": source[:SAMPLED_LETTERS], "target": target}
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def _labels(folder: Path, blocks: list[Place]) -> list[str]:

@@ -1,16 +1,19 @@
 """Evaluation: how good outputs are, by the field's own libraries, so that numbers can be compared."""
 
 from glassformer.evaluation.answers import AnswerScores, answer_scores
+from glassformer.evaluation.baseline import BASELINE, baseline
 from glassformer.evaluation.classes import ClassScores, class_scores
 from glassformer.evaluation.metrics import Scores, perplexity, score
 from glassformer.evaluation.rouge import Rouge, check_rouge, rouge
 
 __all__ = [
+    "BASELINE",
     "AnswerScores",
     "ClassScores",
     "Rouge",
     "Scores",
     "answer_scores",
+    "baseline",
     "check_rouge",
     "class_scores",
     "perplexity",

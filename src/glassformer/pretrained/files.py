@@ -8,6 +8,7 @@ model.safetensors.index.json        which of several files holds which
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,18 @@ from glassformer.pretrained.names import Tensors
 from glassformer.writing import replacing
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+PACKAGE = "package:"  # before the name of an installed package that carries a checkpoint
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
 WANTED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 
 def find(source: str | Path) -> Path:
-    """The folder of a checkpoint: on this machine, or fetched from the hub and kept."""
-    folder = Path(source)
+    """The folder of a checkpoint: on this machine, in an installed package, or fetched from the hub and kept."""
+    folder, name = Path(source), str(source)
     if folder.is_dir():
         return folder
-    name = str(source)
+    if name.startswith(PACKAGE):
+        return _packaged(name.removeprefix(PACKAGE))
     if folder.exists() or name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise InputError(f"{source}: there is no such folder")
     try:
@@ -47,6 +50,19 @@ def find(source: str | Path) -> Path:
     except (HfHubHTTPError, OSError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(f"{source} cannot be fetched from the hub: {first}") from None
+
+
+def _packaged(name: str) -> Path:
+    """The folder of the checkpoint in an installed package, which is only looked at, not imported."""
+    spec = find_spec(name) if name.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        hint = f"pip install {name.replace('_', '-')}"
+        raise InputError(f"{PACKAGE}{name}: there is no package {name!r} on this machine: {hint}")
+    found = [path.parent for place in spec.submodule_search_locations for path in sorted(Path(place).rglob(CONFIG))]
+    with_weights = [folder for folder in found if any((folder / weights).is_file() for weights in (WEIGHTS, INDEX))]
+    if not with_weights:
+        raise InputError(f"{PACKAGE}{name}: the package holds no {CONFIG} with a {WEIGHTS} beside it")
+    return with_weights[0]
 
 
 def read_config(folder: Path) -> dict[str, Any]:

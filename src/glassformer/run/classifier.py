@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 from glassformer.data import BETWEEN, normalise
 from glassformer.errors import InputError
+from glassformer.evaluation import ClassScores, baseline
 from glassformer.parts import pad
 from glassformer.recipe import Recipe
+from glassformer.run.folder import SAMPLE, read_pairs
 from glassformer.run.held_out import Progress, device_of, held_out
 from glassformer.run.labelling import ClassEvaluation, Classified, classified, compared, number_of
 from glassformer.tasks import segments_of
@@ -54,6 +56,16 @@ class Classifier:
             number_of(label, self.labels)
         found = self._log_probabilities([_text(source) for source, _ in examples], progress)  # (B, C)
         return compared(found, [label for _, label in examples], self.labels)
+
+    def baseline(self, examples: Sequence[tuple[str, str]]) -> ClassScores | None:
+        """How counting words does on the same examples, taught with the same texts; None if that cannot be told."""
+        if self.path is None or not (self.path / f"{SAMPLE}.jsonl").is_file():
+            return None
+        train, test = (
+            [(source.replace(BETWEEN, " "), label) for source, label in each]
+            for each in (read_pairs(self.path, SAMPLE), examples)
+        )
+        return baseline(train, test, self.labels)
 
     def measure(self, examples: Sequence[tuple[str, str]], most: int) -> dict[str, float]:
         """What validation tells."""

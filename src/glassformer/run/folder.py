@@ -6,6 +6,7 @@ config.json                what the model is: family, numbers, vocabularies
 habits.json                the special tokens of the checkpoint that it began with, if it writes
 model.safetensors          its weights
 valid.jsonl, test.jsonl    the pairs that were kept out of training
+sample.jsonl               of a classification: some of the texts in training, for a baseline
 metrics.jsonl              every measurement of the training, one a line
 checkpoints/               to resume from
 log.txt, loss.png, environment.json, data.json
@@ -40,7 +41,7 @@ from glassformer.writing import replacing
 
 RECIPE, CONFIG, WEIGHTS, METRICS = "recipe.toml", "config.json", "model.safetensors", "metrics.jsonl"
 LOCK = ".lock"  # there while somebody trains
-HELD_OUT = ("valid", "test")
+HELD_OUT, SAMPLE = ("valid", "test"), "sample"
 JOINT, SEPARATE = ("tokenizer.json",), ("source.tokenizer.json", "target.tokenizer.json")
 
 
@@ -158,7 +159,7 @@ def write_pairs(folder: Path, split: str, pairs: TokenPairs) -> None:
 
 def read_pairs(folder: Path, split: str) -> list[tuple[str, str]]:
     """The texts of a split that was kept out of training."""
-    if split not in HELD_OUT:
+    if split not in (*HELD_OUT, SAMPLE):
         raise RunError(f"a run keeps its {' and '.join(HELD_OUT)} pairs, not {split!r}")
     path = folder / f"{split}.jsonl"
     try:

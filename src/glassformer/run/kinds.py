@@ -161,6 +161,12 @@ def _keep_habits(path: Path, prepared: Prepared) -> None:
         write_habits(path, prepared.habits)
 
 
+def _keep_sample(path: Path, prepared: Prepared) -> None:
+    """What a baseline is taught with."""
+    if prepared.sample is not None:
+        files.write_text(path / f"{files.SAMPLE}.jsonl", prepared.sample.read_text(encoding="utf-8"))
+
+
 def _classifying(recipe: Recipe, model: nn.Module, prepared: Prepared, path: Path | None) -> Classifier:
     return Classifier(recipe, model, prepared.source_tokenizer, prepared.labels, path)
 
@@ -206,7 +212,7 @@ def _load_answerer(path: Path, device: str) -> Answerer:
 
 KINDS: dict[str, Kind] = {
     "translation": Kind(translation_loss, _pairs, _translating, Run.load, note=_keep_habits),
-    "classification": Kind(classification_loss, _texts, _classifying, _load_classifier),
+    "classification": Kind(classification_loss, _texts, _classifying, _load_classifier, note=_keep_sample),
     "images": Kind(image_loss, _images, _seeing, _load_image_classifier, prepare_images, write_images),
     "answering": Kind(answering_loss, _windows, _answering, _load_answerer),
     "language-modelling": Kind(language_loss, _documents, _alone(LanguageModel), _load(LanguageModel)),
