@@ -21,11 +21,13 @@ from rich.progress import Progress
 from glassformer.data import Prepared, Report, read_pairs
 from glassformer.data.labelled import IMAGES, labelled_files
 from glassformer.errors import InputError
-from glassformer.recipe import Recipe, SquadSource, TsvSource
+from glassformer.recipe import DOCUMENTS, Recipe, Source, SquadSource, TextSource, TsvSource
 
 Line = TypeVar("Line")
 out = Console(highlight=False)
 BARS = " ▁▂▃▄▅▆▇█"
+SIDES = ("source", "target")
+LONG = 1_000  # characters of a text that are shown at most
 SCORED = 1000  # examples that are scored or counted where all would take long
 PORTION = 4096  # lines that are read, sorted by length and translated together
 
@@ -43,21 +45,27 @@ def bar(name: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
 
 
 def file_pairs(path: Path, recipe: Recipe) -> list[tuple[Any, str]]:
-    """A file's examples: a TSV, for answering a file in SQuAD's layout, for images a folder of labels' folders."""
+    """A file's examples: of a TSV, a text, a file in SQuAD's layout; of images' labels' folders."""
     if recipe.task.kind == "images":
         return [*labelled_files(path, IMAGES)]
     report = Report()
-    squad = SquadSource(kind="squad", train=str(path))
-    width = len(getattr(recipe.source, "columns", getattr(recipe.source, "fields", (0, 1))))
-    table = TsvSource(kind="tsv", train=str(path), columns=tuple(range(width)))
-    section = squad if recipe.task.kind == "answering" else table
-    found = read_pairs(section, "train", Path.cwd(), report, strict=False)
+    found = read_pairs(_file_source(str(path), recipe), "train", Path.cwd(), report, strict=False)
     pairs = [(pair.source, pair.target) for pair in found]
     if report.examples:
         raise InputError(report.examples[0])
     if not pairs:
         raise InputError(f"{path}: holds no pair")
     return pairs
+
+
+def _file_source(name: str, recipe: Recipe) -> Source:
+    """What a file is read as: as the run's task wants its examples."""
+    if recipe.task.kind == "answering":
+        return SquadSource(kind="squad", train=name)
+    if recipe.task.kind in DOCUMENTS:
+        return TextSource(kind="text", train=name, documents=getattr(recipe.source, "documents", "file"))
+    width = len(getattr(recipe.source, "columns", getattr(recipe.source, "fields", (0, 1))))
+    return TsvSource(kind="tsv", train=name, columns=tuple(range(width)))
 
 
 def read_lines(file: str) -> Iterator[str]:
@@ -117,21 +125,22 @@ def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) ->
     for line in prepared.report.lines():
         say(line)
     for name, split in facts["splits"].items():
-        for side in ("source", "target"):
-            row = split[side]
-            say(f"{name:6} {side}  mean {row['mean']:5.1f} tokens, longest {row['longest']:4}   {row['histogram']}")
+        for side in SIDES:
+            row, longest = split[side], split[side]["longest"]
+            if longest:  # documents have no targets
+                say(f"{name:6} {side}  mean {row['mean']:5.1f} tokens, longest {longest:4}   {row['histogram']}")
     words = facts["tokens_per_word"]
     if words:
-        say(f"tokens per word: source {words['source']:.2f}, target {words['target']:.2f}")
-    for source, target in texts[:samples]:
-        say(f"  {source}  →  {target}")
+        say("tokens per word: " + ", ".join(f"{side} {words[side]:.2f}" for side in SIDES if words[side]))
+    for pair in texts[:samples]:
+        say("  " + "  →  ".join(text if len(text) <= LONG else f"{text[:LONG]}…" for text in pair if text))
 
 
 def _texts(prepared: Prepared) -> list[tuple[str, str]]:
     """Some pairs: of valid or test, which have their texts, or else what the tokens of train spell."""
-    held_out = next((prepared.splits[name] for name in ("valid", "test") if len(prepared.splits[name])), None)
+    held_out = next(filter(None, map(prepared.held_out, ("valid", "test"))), None)
     if held_out is not None:
-        return [held_out.texts(row) for row in range(min(len(held_out), SCORED))]
+        return held_out[:SCORED]
     pairs, source, target = prepared.splits["train"], prepared.source_tokenizer, prepared.target_tokenizer
     rows = range(min(len(pairs), SCORED))
     return [(source.decode(pairs.source(row)), target.decode(pairs.target(row))) for row in rows]

@@ -59,7 +59,7 @@ class Denoiser:
         return Denoiser(self.recipe, model, self.tokenizer, self.path)  # type: ignore[arg-type]
 
     @torch.inference_mode()
-    def restore(self, texts: Sequence[str]) -> list[str]:
+    def restore(self, texts: Sequence[str], progress: Progress | None = None) -> list[str]:
         """Each text with what the model writes in place of `<extra_id_0>`, `<extra_id_1>` and so on."""
         sentinels = self.tokenizer.sentinels
         names = {SENTINEL.format(number): token for number, token in enumerate(sentinels)}
@@ -72,6 +72,8 @@ class Denoiser:
             )
             for row, found in zip(some, greedy(self.model, source, keep, limits=self._limits), strict=True):
                 answers[row] = self.tokenizer.decode(restored(rows[row], found.tokens, sentinels))
+            if progress is not None:
+                progress(len(answers), len(rows))
         return [answers[row] for row in range(len(rows))]
 
     def corrupted(self, text: str) -> str:

@@ -28,11 +28,14 @@ if TYPE_CHECKING:
 def draw_spans(length: int, share: float, mean: float, most: int, dice: np.random.Generator) -> NDArray[np.int64]:
     """How many tokens are kept and then hidden, in turn, (N, 2): `share` of a text, in spans of `mean` tokens.
 
-    All ways of cutting the text into so many stretches are equally likely; there are at most `most` spans.
+    All ways of cutting so many spans out are equally likely, also those at the very beginning or end; there are at
+    most `most` of them, and a token at least between two.
     """
     hidden = min(max(round(length * share), 1), length - 1)
-    count = min(max(round(hidden / mean), 1), hidden, length - hidden, most)
-    return np.stack((_parts(length - hidden, count, dice), _parts(hidden, count, dice)), axis=1)
+    count = min(max(round(hidden / mean), 1), hidden, length - hidden + 1, most)
+    kept = _parts(length - hidden + 2, count + 1, dice)  # one more at both ends, which may be empty
+    kept[0] -= 1
+    return np.stack((kept[:-1], _parts(hidden, count, dice)), axis=1)
 
 
 def _parts(total: int, count: int, dice: np.random.Generator) -> NDArray[np.int64]:
