@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 from glassformer.models.encoder_decoder import EncoderDecoder
@@ -73,4 +74,9 @@ def t5(
     decoder = Decoder(embedding, decoder_blocks, nn.Sequential(RMSNorm(width, epsilon), Dropout(dropout), shrink))
     initialise(encoder)
     initialise(decoder)
+    with torch.no_grad():  # what nothing is divided by afterwards begins accordingly
+        nn.init.normal_(embedding.weight)
+        for part in (*encoder.modules(), *decoder.modules()):
+            if isinstance(part, MultiHeadAttention):
+                part.query.weight.mul_(head_width**-0.5)
     return EncoderDecoder(encoder, decoder, TiedHead(embedding) if tie_output else Head(width, vocabulary))
