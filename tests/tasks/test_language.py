@@ -1,0 +1,111 @@
+"""Language modelling: windows on documents, which are worth what the documents are worth by themselves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from glassformer.models import gpt2, llama
+from glassformer.parts.positions import restarting
+from glassformer.run.language import Surprise, sliding
+from glassformer.tasks import WindowCollator, Windows, language_loss
+from glassformer.tasks.gathering import Pairs
+from glassformer.training.objective import Objective
+
+DICE = np.random.default_rng(0)
+some_documents = st.lists(st.lists(st.integers(4, 19), max_size=9), min_size=1, max_size=8)
+
+
+def packed(documents: list[list[int]]) -> Pairs:
+    return Pairs.of([([1, *document, 2], []) for document in documents])
+
+
+def pieces(documents: list[list[int]], length: int) -> list[list[int]]:
+    """What each window shows of each document, with the token after."""
+    flat, found, at = [token for each in documents for token in (1, *each, 2)], [], 0
+    ends = np.cumsum([len(each) + 2 for each in documents]).tolist()
+    for first in range(0, len(flat) - 1, length):
+        at = first
+        last = min(first + length, len(flat) - 1)
+        while at < last:
+            end = next(end for end in ends if end > at)
+            found.append(flat[at : min(end, last + 1)])
+            at = min(end, last)
+    return [piece for piece in found if len(piece) > 1]
+
+
+def families() -> list[Callable[[], nn.Module]]:
+    return [
+        lambda: gpt2(20, 16, 2, 2, 32, length=16, dropout=0.0, attention_dropout=0.0),
+        lambda: llama(20, 16, 2, 2, 32, dropout=0.0),
+    ]
+
+
+@pytest.mark.parametrize("family", families())
+def test_a_packed_row_gives_the_logits_of_its_documents_alone(family: Callable[[], nn.Module]) -> None:
+    model = family().eval()
+    tokens, numbers = torch.randint(0, 20, (2, 12)), torch.tensor([[1] * 4 + [2] * 3 + [3] * 5, [3] * 9 + [4] * 3])
+    logits = model(tokens, documents=numbers)
+    for row, spans in ((0, [(0, 4), (4, 7), (7, 12)]), (1, [(0, 9), (9, 12)])):
+        for start, end in spans:
+            alone = model(tokens[row : row + 1, start:end])
+            torch.testing.assert_close(logits[row : row + 1, start:end], alone, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", families())
+@given(documents=some_documents, length=st.integers(2, 12))
+def test_the_loss_of_windows_is_that_of_what_they_show_of_each_document(
+    family: Callable[[], nn.Module], documents: list[list[int]], length: int
+) -> None:
+    torch.manual_seed(0)
+    model = family().eval()
+    windows = Windows(packed(documents), length)  # type: ignore[arg-type]
+    batch = WindowCollator(windows, pad=0)(np.arange(len(windows.begins)), DICE)
+    wanted = pieces(documents, length)
+    assert batch.answers == sum(len(piece) - 1 for piece in wanted)
+    assert batch.tokens == sum(len(each) + 2 for each in documents) - 1
+    alone = [
+        F.cross_entropy(model(torch.tensor([piece[:-1]]))[0], torch.tensor(piece[1:]), reduction="sum")
+        for piece in wanted
+    ]
+    found = Objective(model, 0.0, language_loss)(batch)
+    torch.testing.assert_close(found, torch.stack(alone).sum(), atol=1e-3, rtol=1e-4)
+
+
+def test_positions_begin_anew_with_each_document() -> None:
+    assert restarting(torch.tensor([[5, 5, 5, 7, 7, 5], [1, 2, 2, 2, 2, 2]])).tolist() == [
+        [0, 1, 2, 0, 1, 0],
+        [0, 0, 1, 2, 3, 4],
+    ]
+
+
+def test_windows_on_one_document_need_no_table() -> None:
+    windows = Windows(packed([[5] * 20]), 4)  # type: ignore[arg-type]
+    batch = WindowCollator(windows, pad=0)(np.arange(3), DICE)
+    assert batch.documents is None
+    assert batch.asked.all()
+
+
+@given(st.integers(0, 60), st.integers(1, 20))
+def test_sliding_windows_ask_for_everything_once_with_half_a_window_before_it(total: int, length: int) -> None:
+    asked: list[int] = []
+    for begin, end, seen in sliding(total, length):
+        assert end - begin <= length
+        assert seen >= length // 2 or begin == 0
+        asked += range(begin + seen, end)
+    assert asked == list(range(total))
+
+
+def test_perplexities_by_hand() -> None:
+    found = Surprise(nats=8 * np.log(2), tokens=4, words=2, bytes=16)
+    assert found.perplexity == pytest.approx(4.0)  # two bits a token
+    assert found.word_perplexity == pytest.approx(16.0)
+    assert found.bits_per_byte == pytest.approx(0.5)
+    facts: dict[str, Any] = found.facts()
+    assert facts["loss"] == pytest.approx(2 * np.log(2))
