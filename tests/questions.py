@@ -20,9 +20,9 @@ def paragraphs(count: int, seed: int = 0, unanswerable: float = 0.0, length: int
         context = " ".join(words)
         questions = []
         for kind in WORDS:
-            word = chosen.get(kind)
-            answers = [] if word is None else [{"text": word, "answer_start": context.index(word)}]
-            questions.append({"question": f"which {kind}", "answers": answers, "is_impossible": word is None})
+            there = [chosen[kind]] if kind in chosen else []
+            answers = [{"text": word, "answer_start": context.index(word)} for word in there]
+            questions.append({"question": f"which {kind}", "answers": answers, "is_impossible": not there})
         made.append({"context": context, "qas": questions})
     return made
 

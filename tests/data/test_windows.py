@@ -15,7 +15,7 @@ from glassformer.text import Tokenizer
 
 TEXTS = ["the cat sat on the mat", "Ünïcödé ist überall, auch 東京 und 👩‍👩‍👧", "a\u0301 b\u200b c\n d"] * 30
 KINDS = ("byte", "bpe", "unigram", "word", "character")
-texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=60)
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60)
 
 
 def framed(kind: str, lowercase: bool = False) -> Tokenizer:
@@ -74,7 +74,7 @@ def test_a_long_context_is_read_in_windows_that_overlap() -> None:
 def test_rows_point_to_the_answer_or_to_the_start() -> None:
     tokenizer = TOKENIZERS["word"]
     source = f"where{BETWEEN}the cat sat on the mat"
-    given = [{"text": "the mat", "start": 15}, {"text": "mat", "start": 19}]
+    given: list[dict[str, str | int]] = [{"text": "the mat", "start": 15}, {"text": "mat", "start": 19}]
     encode = AnswerEncoder(Windows(tokenizer, 12, 1, 4), unanswerable=False)
     rows = encode([source, source], [json.dumps(given), "[]"])
     assert rows.counts == {"unanswerable": 1}

@@ -12,6 +12,7 @@ import glassformer as gf
 from glassformer.data.files import BETWEEN
 from glassformer.errors import DataError, InputError, RecipeError
 from glassformer.run import Answerer
+from glassformer.run.exporting import export
 from questions import paragraphs, recipe, written
 
 
@@ -149,13 +150,14 @@ def test_nothing_to_answer_is_told(trained: Answerer) -> None:
 
 def test_what_is_exported_points_to_the_same_tokens_in_transformers(trained: Answerer, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    gf.pretrained.save(trained.model, tmp_path)
-    theirs = transformers.BertForQuestionAnswering.from_pretrained(tmp_path).eval()
-    tokens = torch.tensor(trained.tokenizer.frame([["which number", "the house has nine windows"]]))
-    segments = gf.load(trained.path, "cpu").tokenizer.end  # type: ignore[arg-type]
-    kinds = (tokens == segments).long().cumsum(dim=1) - (tokens == segments).long()
+    assert export(trained, tmp_path).startswith("AutoModelForQuestionAnswering")
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(tmp_path)(
+        "which number", "the house has nine windows", return_tensors="pt"
+    )
     with torch.inference_mode():
-        ours = trained.model(tokens, None, kinds.clamp_max(1))
-        found = theirs(tokens, token_type_ids=kinds.clamp_max(1))
-    torch.testing.assert_close(ours[..., 0], found.start_logits, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(ours[..., 1], found.end_logits, atol=1e-5, rtol=1e-5)
+        ours = trained.model(inputs["input_ids"], None, inputs["token_type_ids"])
+        theirs = model(**inputs)
+    assert inputs["token_type_ids"].sum() > 0
+    torch.testing.assert_close(ours[..., 0], theirs.start_logits, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours[..., 1], theirs.end_logits, atol=1e-5, rtol=1e-5)

@@ -76,7 +76,7 @@ def t5(
     initialise(decoder)
     with torch.no_grad():  # what nothing is divided by afterwards begins accordingly
         nn.init.normal_(embedding.weight)
-        for part in (*encoder.modules(), *decoder.modules()):
-            if isinstance(part, MultiHeadAttention):
-                part.query.weight.mul_(head_width**-0.5)
+        for name, weight in (*encoder.named_parameters(), *decoder.named_parameters()):
+            if name.endswith("query.weight"):
+                weight.mul_(head_width**-0.5)
     return EncoderDecoder(encoder, decoder, TiedHead(embedding) if tie_output else Head(width, vocabulary))

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.models import EncoderDecoder
 from glassformer.pretrained import save
 from glassformer.pretrained.adapter import made_of
+from glassformer.run.answerer import Answerer
 from glassformer.run.classifier import Classifier
 from glassformer.run.folder import JOINT, write_text
 from glassformer.run.image_classifier import ImageClassifier
@@ -21,10 +23,15 @@ ROBERTA_PAD = 1  # its positions count from there, in transformers too
 def export(run: Any, folder: Path) -> str:
     """Write a run in Hugging Face's layout. Gives what `transformers` opens it with."""
     if isinstance(run, Classifier):
-        return _text_classifier(run, folder)
+        _write_reader(run, folder, _named(run.labels))
+        return "AutoModelForSequenceClassification and AutoTokenizer (with truncation=True)"
+    if isinstance(run, Answerer):
+        _write_reader(run, folder, {})
+        return "AutoModelForQuestionAnswering and AutoTokenizer"
     if isinstance(run, ImageClassifier):
         return _image_classifier(run, folder)
     if isinstance(run, Run):
+        made_of(run.model).notes.update(_special(run))
         save(run.model, folder)
         write_tokenizers((run.source, run.target), run.path, folder)
         own = " and AutoTokenizer" if run.source is run.target else "; its two tokenizers are files of their own"
@@ -32,13 +39,23 @@ def export(run: Any, folder: Path) -> str:
     raise InputError(f"{run.path} was trained for {run.recipe.task.kind}: it cannot be exported yet")
 
 
-def _text_classifier(run: Classifier, folder: Path) -> str:
+def _special(run: Run) -> dict[str, int]:
+    """The special tokens of what is written, as their configs name them."""
+    habits = run.habits
+    named = {"pad_token_id": habits.pad, "eos_token_id": habits.end}
+    if isinstance(run.model, EncoderDecoder):
+        return {**named, "decoder_start_token_id": habits.start}
+    return {**named, "bos_token_id": habits.start}
+
+
+def _write_reader(run: Classifier | Answerer, folder: Path, notes: dict[str, Any]) -> None:
+    """Write a run that reads texts and points or tells apart; its tokenizer does what the run does to texts."""
     made, tokenizer, data = made_of(run.model), run.tokenizer, run.recipe.data
     if made.family == "roberta" and tokenizer.pad != ROBERTA_PAD:
         raise ConfigurationError(
             f"a RoBERTa whose padding is token {tokenizer.pad} has no counterpart there: theirs is token {ROBERTA_PAD}"
         )
-    made.notes.update(_named(run.labels), pad_token_id=tokenizer.pad)
+    made.notes.update(notes, pad_token_id=tokenizer.pad)
     save(run.model, folder)
     tokenizer.normalising(data.normalise, data.strip).save(folder / JOINT[0])
     names = tokenizer.spellings()
@@ -53,7 +70,6 @@ def _text_classifier(run: Classifier, folder: Path) -> str:
         "split_special_tokens": True,  # "<end>" in a text is only text
     }
     _write(folder / "tokenizer_config.json", described)
-    return "AutoModelForSequenceClassification and AutoTokenizer (with truncation=True)"
 
 
 def _image_classifier(run: ImageClassifier, folder: Path) -> str:
