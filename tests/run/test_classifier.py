@@ -2,9 +2,7 @@
 
 import random
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,41 +10,13 @@ import torch
 import glassformer as gf
 from glassformer.errors import DataError, InputError
 from glassformer.run import Classifier
-
-WORDS = {"fruit": ["apple", "pear", "plum", "cherry"], "tool": ["hammer", "saw", "drill", "wrench"]}
-
-
-def recipe(file: Path, **changes: dict[str, Any]) -> dict[str, Any]:
-    table: dict[str, dict[str, Any]] = {
-        "task": {"kind": "classification"},
-        "source": {"kind": "tsv", "train": str(file)},
-        "data": {"valid": 0.1, "test": 0.2, "max_tokens": 16},
-        "tokenizer": {"kind": "word", "vocabulary": 100},
-        "model": {"width": 16, "heads": 2, "layers": 1, "hidden": 32, "dropout": 0.0},
-        "train": {"steps": 60, "batch_tokens": 256, "validate_every": 30, "warmup": 5, "lr": 0.01, "device": "cpu"},
-    }
-    return {name: {**table.get(name, {}), **changes.get(name, {})} for name in {**table, **changes}}
-
-
-def written(path: Path, rows: Sequence[tuple[str, ...]]) -> Path:
-    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def examples(count: int, seed: int = 0) -> list[tuple[str, ...]]:
-    draw = random.Random(seed)
-    rows: list[tuple[str, ...]] = []
-    for _ in range(count):
-        label = draw.choice(list(WORDS))
-        others = draw.choices(["the", "a", "my", "old", "new"], k=draw.randint(1, 6))
-        rows.append((" ".join([*others, draw.choice(WORDS[label]), *others[::-1]]), label))
-    return rows
+from labels import WORDS, examples, table, text_recipe
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Classifier:
     folder = tmp_path_factory.mktemp("classifier")
-    made = gf.train(recipe(written(folder / "t.tsv", examples(400))), folder / "run")
+    made = gf.train(text_recipe(table(folder / "t.tsv", examples(400))), folder / "run")
     assert isinstance(made, Classifier)
     return made
 
@@ -79,8 +49,8 @@ def test_two_texts_are_read_together(tmp_path: Path) -> None:
         first, second = draw.choice(words), draw.choice(words)
         second = first if draw.random() < 0.5 else second
         rows.append((f"the {first}", f"my {second}", "same" if first == second else "other"))
-    asked = recipe(
-        written(tmp_path / "t.tsv", rows),
+    asked = text_recipe(
+        table(tmp_path / "t.tsv", rows),
         source={"columns": [0, 1, 2]},
         data={"duplicates": "keep"},
         train={"steps": 10},
@@ -100,15 +70,15 @@ def test_two_texts_are_read_together(tmp_path: Path) -> None:
 )
 def test_labels_that_cannot_be_learned_are_told(tmp_path: Path, rows: list[tuple[str, ...]], sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        gf.train(recipe(written(tmp_path / "t.tsv", rows)), tmp_path / "run")
+        gf.train(text_recipe(table(tmp_path / "t.tsv", rows)), tmp_path / "run")
 
 
 def test_a_label_unseen_in_training_is_counted_and_told(tmp_path: Path, trained: Classifier) -> None:
     train, valid = (
-        written(tmp_path / "t.tsv", examples(60)),
-        written(tmp_path / "v.tsv", [*examples(9, 5), ("x", "toy")]),
+        table(tmp_path / "t.tsv", examples(60)),
+        table(tmp_path / "v.tsv", [*examples(9, 5), ("x", "toy")]),
     )
-    run = gf.train(recipe(train, source={"valid": str(valid)}, train={"steps": 2}), tmp_path / "run")
+    run = gf.train(text_recipe(train, source={"valid": str(valid)}, train={"steps": 2}), tmp_path / "run")
     assert '"label unseen in training": 1' in (run.path / "data.json").read_text(encoding="utf-8")
     sentence = "'tols' is not among the labels of this run's training: did you mean tool?"
     with pytest.raises(InputError, match=re.escape(sentence)):

@@ -14,9 +14,7 @@ from glassformer.errors import ConfigurationError
 from glassformer.pretrained import load
 from glassformer.pretrained.adapter import made_of
 from glassformer.run.exporting import export
-
-from .test_classifier import examples, recipe, written
-from .test_image_classifier import trained_on
+from labels import examples, table, text_recipe, trained_on
 
 transformers = pytest.importorskip("transformers")
 MANNERED = ["the  old\thammer ", "a plum <end> hammer", "ﬁne cafe\u0301 drill", "x " * 50]  # spaces, letters, length
@@ -42,8 +40,8 @@ def agree(run: Any, folder: Path, texts: list[Any]) -> None:
 
 @pytest.mark.parametrize("kind", ["word", "bpe", "byte"])
 def test_single_texts_whatever_the_tokenizer(tmp_path: Path, kind: str) -> None:
-    table = written(tmp_path / "t.tsv", examples(200))
-    asked = recipe(table, tokenizer={"kind": kind, "vocabulary": 300, "lowercase": True}, train={"steps": 3})
+    file = table(tmp_path / "t.tsv", examples(200))
+    asked = text_recipe(file, tokenizer={"kind": kind, "vocabulary": 300, "lowercase": True}, train={"steps": 3})
     run = gf.train(asked, tmp_path / "run")
     said = export(run, tmp_path / "out")
     assert said.startswith("AutoModelForSequenceClassification")
@@ -53,16 +51,16 @@ def test_single_texts_whatever_the_tokenizer(tmp_path: Path, kind: str) -> None:
 def test_pairs_of_texts(tmp_path: Path) -> None:
     draw = random.Random(0)
     rows = [(f"{text} {draw.random():.3f}", text[::-1], label) for text, label in examples(120)]
-    asked = recipe(written(tmp_path / "t.tsv", rows), source={"columns": [0, 1, 2]}, train={"steps": 3})
+    asked = text_recipe(table(tmp_path / "t.tsv", rows), source={"columns": [0, 1, 2]}, train={"steps": 3})
     run = gf.train(asked, tmp_path / "run")
     export(run, tmp_path / "out")
     agree(run, tmp_path / "out", [("the old hammer", "a plum"), ("one  two", "three " * 30)])
 
 
 def test_a_checkpoint_that_was_tuned(tmp_path: Path) -> None:
-    first = gf.train(recipe(written(tmp_path / "t.tsv", examples(120)), train={"steps": 2}), tmp_path / "first")
+    first = gf.train(text_recipe(table(tmp_path / "t.tsv", examples(120)), train={"steps": 2}), tmp_path / "first")
     export(first, tmp_path / "checkpoint")
-    asked = recipe(tmp_path / "t.tsv", model={"pretrained": str(tmp_path / "checkpoint")}, train={"steps": 2})
+    asked = text_recipe(tmp_path / "t.tsv", model={"pretrained": str(tmp_path / "checkpoint")}, train={"steps": 2})
     run = gf.train(asked, tmp_path / "run")
     export(run, tmp_path / "out")
     agree(run, tmp_path / "out", ["the old hammer", *MANNERED])
@@ -70,7 +68,7 @@ def test_a_checkpoint_that_was_tuned(tmp_path: Path) -> None:
 
 
 def test_a_roberta_of_our_own_numbers_its_padding_otherwise(tmp_path: Path) -> None:
-    asked = recipe(written(tmp_path / "t.tsv", examples(60)), model={"family": "roberta"}, train={"steps": 1})
+    asked = text_recipe(table(tmp_path / "t.tsv", examples(60)), model={"family": "roberta"}, train={"steps": 1})
     run = gf.train(asked, tmp_path / "run")
     with pytest.raises(ConfigurationError, match="theirs is token 1"):
         export(run, tmp_path / "out")

@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 from torch import nn
 
 import glassformer as gf
-from glassformer.data import Prepared
 from glassformer.errors import ConfigurationError, RunError, TrainingError
 from glassformer.recipes import read_recipe
 from glassformer.run import Run, cache_folder, train
 from glassformer.run.folder import reserved, write_text, write_weights
+from glassformer.run.kinds import Corpus
 from glassformer.run.telling import read_metrics, telling
 from tiny import IDLE, recipe, table
 
@@ -94,7 +94,7 @@ class Listening:
     def stage(self, name: str, done: int, total: int | None) -> None:
         self.told.append(name)
 
-    def prepared(self, prepared: Prepared, model: nn.Module) -> None:
+    def prepared(self, prepared: Corpus, model: nn.Module) -> None:
         self.told.append("prepared")
 
     def tick(self, record: dict[str, Any]) -> None:

@@ -6,46 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import glassformer as gf
 from glassformer.errors import ConfigurationError, DataError, InputError, RecipeError
 from glassformer.recipes import make_recipe
 from glassformer.run import ImageClassifier
-
-
-def drawn(label: str, seed: int, size: int = 8) -> Image.Image:
-    """A bright bar that lies or stands, on noise."""
-    dice = np.random.default_rng(seed)
-    pixels = dice.integers(0, 90, (size, size, 3), np.uint8)
-    place = dice.integers(0, size)
-    pixels[(place, slice(None)) if label == "lying" else (slice(None), place)] = dice.integers(170, 256, 3)
-    return Image.fromarray(pixels)
-
-
-def written(folder: Path, count: int = 60, size: int = 8) -> Path:
-    for label in ("lying", "standing"):
-        (folder / label).mkdir(parents=True, exist_ok=True)
-        for number in range(count):
-            drawn(label, 2 * number + (label == "lying"), size).save(folder / label / f"{number:03}.png")
-    return folder
-
-
-def recipe(folder: Path, **changes: dict[str, Any]) -> dict[str, Any]:
-    table: dict[str, dict[str, Any]] = {
-        "task": {"kind": "images", "size": 8, "colours": 3},
-        "source": {"kind": "image-folder", "path": str(folder)},
-        "data": {"valid": 0.1, "test": 0.2},
-        "model": {"patch": 2, "width": 16, "heads": 2, "layers": 1, "hidden": 32, "dropout": 0.0},
-        "train": {"steps": 150, "batch_tokens": 16, "validate_every": 50, "warmup": 5, "lr": 0.01, "device": "cpu"},
-    }
-    return {name: {**table.get(name, {}), **changes.get(name, {})} for name in {**table, **changes}}
-
-
-def trained_on(folder: Path, **changes: dict[str, Any]) -> ImageClassifier:
-    run = gf.train(recipe(written(folder / "images"), **changes), folder / "run")
-    assert isinstance(run, ImageClassifier)
-    return run
+from labels import drawn, folder_of_bars, image_recipe, trained_on
 
 
 @pytest.fixture(scope="module")
@@ -108,11 +74,11 @@ def test_another_size_is_resized_or_refused_as_the_recipe_says(trained: ImageCla
 
 
 def test_one_label_only_is_told(tmp_path: Path) -> None:
-    folder = written(tmp_path / "images", 3)
+    folder = folder_of_bars(tmp_path / "images", 3)
     for path in (folder / "lying").iterdir():
         path.unlink()
     with pytest.raises(DataError, match=r"nothing to tell apart: the only label in .* is 'standing'"):
-        gf.train(recipe(folder), tmp_path / "run")
+        gf.train(image_recipe(folder), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +91,7 @@ def test_one_label_only_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_recipes_that_cannot_be_are_told(changes: dict[str, Any], sentence: str) -> None:
-    table = recipe(Path("nowhere"), **changes)
+    table = image_recipe(Path("nowhere"), **changes)
     if changes.get("source"):
         table["source"] = changes["source"]
     with pytest.raises(RecipeError, match=sentence):
@@ -135,19 +101,21 @@ def test_recipes_that_cannot_be_are_told(changes: dict[str, Any], sentence: str)
 def test_a_vit_checkpoint_goes_on_with_labels_of_its_own(tmp_path: Path) -> None:
     model = gf.models.vit(classes=None, image=8, patch=4, width=16, heads=2, layers=1, hidden=32, pooler=True)
     gf.pretrained.save(model, tmp_path / "checkpoint")
-    folder = written(tmp_path / "images", 20)
+    folder = folder_of_bars(tmp_path / "images", 20)
     changes: dict[str, Any] = {"model": {"pretrained": str(tmp_path / "checkpoint")}, "train": {"steps": 1}}
-    run = gf.train(recipe(folder, **changes), tmp_path / "run")
+    run = gf.train(image_recipe(folder, **changes), tmp_path / "run")
     assert (run.model.made.arguments["patch"], run.model.made.arguments["classes"]) == (4, 2)
     with pytest.raises(ConfigurationError, match=r"task\.size must be 8 and task.colours 3"):
-        gf.train(recipe(folder, **changes, task={"size": 16}), tmp_path / "other")
+        gf.train(image_recipe(folder, **changes, task={"size": 16}), tmp_path / "other")
 
 
 def test_resuming_gives_the_same_weights(tmp_path: Path) -> None:
-    folder = written(tmp_path / "images", 20)
+    folder = folder_of_bars(tmp_path / "images", 20)
     often: dict[str, Any] = {"save_every": 3, "schedule": "constant"}
-    whole = gf.train(recipe(folder, task={"shift": 1, "flip": True}, train={"steps": 6, **often}), tmp_path / "whole")
-    asked = recipe(folder, task={"shift": 1, "flip": True}, train={"steps": 3, **often})
+    whole = gf.train(
+        image_recipe(folder, task={"shift": 1, "flip": True}, train={"steps": 6, **often}), tmp_path / "whole"
+    )
+    asked = image_recipe(folder, task=drawn_for, train={"steps": 3, **often})
     gf.train(asked, tmp_path / "parts")
     asked["train"]["steps"] = 6
     resumed = gf.train(asked, tmp_path / "parts", resume=True)

@@ -16,8 +16,7 @@ from glassformer.recipe import Tokenizer as Section
 from glassformer.recipes import make_recipe
 from glassformer.run import Classifier
 from glassformer.text import Tokenizer
-
-from .test_classifier import examples, recipe, written
+from labels import examples, table, text_recipe
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +33,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tuned(checkpoint: Path, folder: Path, mode: str, **train: Any) -> Classifier:
     steps = {"steps": 4, "lr": 0.01, "warmup": 0, "validate_every": 4, **train}
-    asked = recipe(
-        written(folder / "t.tsv", examples(80)),
+    asked = text_recipe(
+        table(folder / "t.tsv", examples(80)),
         model={"pretrained": str(checkpoint)},
         tune={"mode": mode, "rank": 2, "every": 2},
         train=steps,
@@ -78,7 +77,7 @@ def test_a_resumed_lora_is_the_one_that_went_straight_on(checkpoint: Path, tmp_p
     straight = tuned(checkpoint, tmp_path, "lora", steps=6, save_every=3, validate_every=3)
     (tmp_path / "half").mkdir()
     tuned(checkpoint, tmp_path / "half", "lora", steps=3, save_every=3, validate_every=3)
-    asked = recipe(
+    asked = text_recipe(
         tmp_path / "half" / "t.tsv",
         model={"pretrained": str(checkpoint)},
         tune={"mode": "lora", "rank": 2, "every": 2},

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_NUMBERS = 20  # labels up to which a confusion matrix shows its counts
+SHORT = 3  # letters of labels that stand upright side by side
 LARGEST = 30  # inches of a side: a picture of a thousand tokens must fit into memory
 SHADES = " ░▒▓█"  # from no attention to all of it
 
@@ -51,7 +52,10 @@ def confusion_figure(counts: Any, labels: Sequence[str], path: Path, title: str 
     axes = figure.subplots()
     shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
     image = axes.imshow(shares, cmap="viridis", vmin=0, vmax=1)
-    axes.set_xticks(range(len(labels)), labels, rotation=60, ha="right", rotation_mode="anchor", parse_math=False)
+    turned: dict[str, Any] = (
+        {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if max(map(len, labels)) > SHORT else {}
+    )
+    axes.set_xticks(range(len(labels)), labels, **turned, parse_math=False)
     axes.set_yticks(range(len(labels)), labels, parse_math=False)
     if len(labels) <= MOST_NUMBERS:
         for row, column in ((r, c) for r in range(len(labels)) for c in range(len(labels))):
@@ -60,7 +64,7 @@ def confusion_figure(counts: Any, labels: Sequence[str], path: Path, title: str 
     axes.set_xlabel("said")
     axes.set_ylabel("right")
     axes.set_title(title, fontsize=10, parse_math=False)
-    figure.colorbar(image, ax=axes, label="share of the right label's texts", shrink=0.9)
+    figure.colorbar(image, ax=axes, label="share of the right label", shrink=0.9)
     _save(figure, path)
 
 
@@ -96,7 +100,7 @@ def loss_figure(records: Sequence[dict[str, Any]], path: Path, title: str = "") 
         if points:
             axes.plot(*zip(*points, strict=True), style, label=label, markersize=4)
     axes.set_xlabel("step")
-    axes.set_ylabel("loss per token (nats)")
+    axes.set_ylabel("loss (nats)")
     axes.set_yscale("log")
     axes.set_title(title, fontsize=10, parse_math=False)
     axes.grid(visible=True, which="both", alpha=0.25)

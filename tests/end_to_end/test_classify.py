@@ -1,0 +1,108 @@
+"""Classifying by command: texts and images, files and pipes, and what cannot be read."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.recipes import make_recipe
+from glassformer.run import train
+from labels import drawn, examples, folder_of_bars, image_recipe, table, text_recipe
+
+from .helpers import Command, complains, write
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("texts")
+    train(make_recipe(text_recipe(table(folder / "t.tsv", examples(300)))), folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("images")
+    train(make_recipe(image_recipe(folder_of_bars(folder / "bars"), train={"steps": 100})), folder / "run")
+    return folder / "run"
+
+
+def test_a_line_in_a_line_out_in_order(texts: Path, command: Command, tmp_path: Path) -> None:
+    answer = command("classify", "--run", texts, stdin=b"the old hammer\n\na plum\n")
+    assert [line.split("\t")[0] for line in answer.out.split("\n")] == ["tool", "", "fruit", ""]
+    (tmp_path / "a.txt").write_text("a saw\n", encoding="utf-8")
+    answer = command("classify", "--run", texts, tmp_path / "a.txt", tmp_path / "a.txt", "--top", "2")
+    assert [line.split("\t")[::2] for line in answer.out.splitlines()] == [["tool", "fruit"]] * 2
+    answer = command("classify", "--run", texts, "--json", stdin=b"a plum\n\n")
+    first, second = map(json.loads, answer.out.splitlines())
+    assert (first["label"], list(first["probabilities"]), second["label"]) == ("fruit", ["fruit"], None)
+
+
+def test_evaluating_shows_the_baseline_too(texts: Path, command: Command, tmp_path: Path) -> None:
+    answer = command("evaluate", "--run", texts)
+    assert "baseline: TF-IDF + logistic regression 100.00%" in answer.out
+    assert (texts / "confusion.png").is_file()
+    mine = table(tmp_path / "mine.tsv", examples(20, seed=9))
+    facts = json.loads(command("evaluate", "--run", texts, "--data", mine, "--json").out)
+    assert facts["texts"] == 20
+    assert facts["baseline"]["accuracy"] > 0.9
+    complains(command("evaluate", "--run", texts, "--beam", "3"), 2, "--beam and --int8 are for runs that write")
+
+
+def test_images_by_name_and_by_pipe(images: Path, command: Command, tmp_path: Path) -> None:
+    for label in ("lying", "standing"):
+        (tmp_path / label).mkdir()
+        drawn(label, 5000).save(tmp_path / label / "a.png")
+    names = [str(tmp_path / label / "a.png") for label in ("lying", "standing")]
+    answer = command("classify", "--run", images, *names)
+    assert [line.split("\t")[:2] for line in answer.out.splitlines()] == [[names[0], "lying"], [names[1], "standing"]]
+    piped = command("classify", "--run", images, stdin="".join(f"{name}\n" for name in names).encode())
+    assert piped == answer
+    facts = json.loads(command("evaluate", "--run", images, "--data", tmp_path, "--json").out)
+    assert (facts["images"], facts["accuracy"]) == (2, 1.0)
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_answered(images: Path, command: Command, tmp_path: Path) -> None:
+    drawn("lying", 1).save(tmp_path / "good.png")
+    (tmp_path / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    names = [str(tmp_path / name) for name in ("bad.png", "good.png", "gone.png")]
+    answer = command("classify", "--run", images, *names)
+    assert answer.code == 2
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == [names[1]]
+    assert answer.err.count("glassformer: ") == 3
+    assert "gone.png: cannot be read: No such file or directory" in answer.err
+    assert answer.err.endswith("glassformer: 2 of the images could not be read\n")
+    rows = [json.loads(line) for line in command("classify", "--run", images, *names, "--json").out.splitlines()]
+    assert ["error" in row for row in rows] == [True, False, True]
+    assert [row["image"] for row in rows] == names
+
+
+def test_other_commands_say_what_a_run_is_for(images: Path, command: Command) -> None:
+    complains(command("translate", "--run", images), 2, "does not translate: it was trained for images")
+
+
+def test_training_on_images_by_command(command: Command, tmp_path: Path) -> None:
+    folder = folder_of_bars(tmp_path / "bars", 30)
+    (folder / "lying" / "bad.png").write_bytes(b"nothing")
+    path = write(tmp_path / "bars.toml", make_recipe(image_recipe(folder, train={"steps": 2})))
+    described = command("data", path)
+    assert "1 bad rows: 1 unreadable images" in described.out
+    assert "lying/bad.png: is no image of a known format" in described.out
+    facts = json.loads(command("data", path, "--json").out)
+    assert facts["splits"]["train"]["lying"] + facts["splits"]["train"]["standing"] == facts["report"]["kept"]["train"]
+    answer = command("train", path, "--out", tmp_path / "run")
+    assert answer.code == 0
+    assert "images: accuracy" in answer.out
+    assert (tmp_path / "run" / "confusion.png").is_file()
+    out = command("export", "--run", tmp_path / "run", tmp_path / "out").out
+    assert "AutoModelForImageClassification" in out
+    complains(command("train", path, "--out", tmp_path / "two", "--set", "data.strict=true"), 2, "lying/bad.png")
+    assert not (tmp_path / "two").exists()
+
+
+def test_training_on_texts_by_command(command: Command, tmp_path: Path) -> None:
+    mine = table(tmp_path / "t.tsv", examples(120))
+    path = write(tmp_path / "t.toml", make_recipe(text_recipe(mine, train={"steps": 2})))
+    answer = command("train", path, "--out", tmp_path / "run")
+    assert "baseline: TF-IDF + logistic regression" in answer.out
+    assert "AutoModelForSequenceClassification" in command("export", "--run", tmp_path / "run", tmp_path / "out").out
+    complains(command("classify", "--run", tmp_path / "out"), 2)
