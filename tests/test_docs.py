@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,3 +71,37 @@ def test_every_page_runs_as_it_shows(block: str) -> None:
     wanted = re.search(r"logits = .*# \((.*)\)", block)
     if wanted is not None:
         assert ", ".join(map(str, names["logits"].shape)) == wanted[1]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["answering", "summarising"])
+def test_each_task_is_learned_as_its_page_shows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, names)  # noqa: S102
+    found = names["found"]
+    assert found.scores.exact > 0.9
+
+
+PAGES = ("classification", "images")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tasks_run_as_their_pages_show(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for number, block in enumerate(re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)):
+        (tmp_path / f"{number}.toml").write_text(block, encoding="utf-8")
+        assert read_recipe(tmp_path / f"{number}.toml").task.kind == page
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        names: dict[str, object] = {}
+        exec(block, names)  # noqa: S102
+        run = names["run"]
+        assert run.evaluate(run.pairs("test")).scores.accuracy > 0.9  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("page", [*PAGES, "shapes"])
+def test_every_file_that_a_page_links_to_is_there(page: str) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")):
+        assert (ROOT / "docs" / link).exists(), link
