@@ -112,10 +112,9 @@ def test_a_vit_checkpoint_goes_on_with_labels_of_its_own(tmp_path: Path) -> None
 def test_resuming_gives_the_same_weights(tmp_path: Path) -> None:
     folder = folder_of_bars(tmp_path / "images", 20)
     often: dict[str, Any] = {"save_every": 3, "schedule": "constant"}
-    whole = gf.train(
-        image_recipe(folder, task={"shift": 1, "flip": True}, train={"steps": 6, **often}), tmp_path / "whole"
-    )
-    asked = image_recipe(folder, task=drawn_for, train={"steps": 3, **often})
+    changed = {"shift": 1, "flip": True}
+    whole = gf.train(image_recipe(folder, task=changed, train={"steps": 6, **often}), tmp_path / "whole")
+    asked = image_recipe(folder, task=changed, train={"steps": 3, **often})
     gf.train(asked, tmp_path / "parts")
     asked["train"]["steps"] = 6
     resumed = gf.train(asked, tmp_path / "parts", resume=True)
