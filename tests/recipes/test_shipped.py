@@ -63,6 +63,23 @@ def test_what_the_template_offers_behind_comments_is_right_too(tmp_path: Path) -
     assert source.test == ("test.en", "test.de")
 
 
+def test_the_template_for_summaries_trains_and_is_scored_by_rouge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f"a long text about {word} and {i}\t{word}" for i, word in enumerate(["cats", "dogs", "owls"] * 70)]
+    (tmp_path / "train.tsv").write_text("\n".join(rows), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    small = ["model.width=16", "model.layers=1", "tokenizer.vocabulary=280", "decode.max_length=4"]
+    run = gf.train("summarise", changes=[*FEW, *small])
+    assert run.evaluate(run.pairs("test")).rouge is not None
+
+
+def test_the_template_for_answers_wants_a_checkpoint() -> None:
+    read = read_recipe(bundled()["answering"])
+    assert (read.task.kind, read.source.kind, read.data.normalise) == ("answering", "squad", "none")
+    assert read.model.pretrained is not None
+
+
 def test_package_descriptions_in_three_languages() -> None:
     for language in ("it", "fr", "de"):
         source = read_recipe(bundled()["debian"], [f"source.language={language}"]).source
