@@ -68,6 +68,16 @@ def test_objects(tmp_path: Path) -> None:
     assert pairs_of({"kind": "jsonl", "train": "t", "fields": ["en.text", "x.y"]}, tmp_path)[0] == PAIRS
 
 
+def test_a_list_of_sentences_is_a_text_and_one_of_several_targets_is_chosen(tmp_path: Path) -> None:
+    row = {"source": ["One.", "Two."], "target": ["First.", "Other."], "n": [1, "x"]}
+    write(tmp_path / "t", json.dumps(row) + "\n")
+    found, _ = pairs_of({"kind": "jsonl", "train": "t", "fields": ["source", "target.0"]}, tmp_path)
+    assert found == [("One. Two.", "First.")]
+    for field in ("target.7", "n"):
+        _, report = pairs_of({"kind": "jsonl", "train": "t", "fields": ["source", field]}, tmp_path)
+        assert report.bad == {"missing field": 1}
+
+
 BAD = {
     "wrong column count": (b"only one column", "t:2: 1 column, at least 2 expected"),
     "invalid UTF-8": (b"caf\xe9\tx", "t:2: byte 4 (0xe9) is not UTF-8"),

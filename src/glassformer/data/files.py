@@ -99,7 +99,7 @@ def aligned_rows(paths: tuple[Path, Path], names: tuple[str, str], report: Repor
 
 
 def object_rows(path: Path, name: str, fields: tuple[str, ...], report: Report, strict: bool) -> Iterator[Row]:
-    """Fields of a JSON object a line, the last one the target; `translation.en` is a field in a field."""
+    """Fields of a JSON object a line, the last one the target; a list of sentences is a text."""
     for number, line in enumerate(lines(path), 1):
         place = f"{name}:{number}"
         text = decoded(line, place, report, strict)
@@ -110,7 +110,7 @@ def object_rows(path: Path, name: str, fields: tuple[str, ...], report: Report, 
         except (json.JSONDecodeError, RecursionError):
             report.add_bad("not JSON", place, "is not a JSON object", strict)
             continue
-        sides = [look_up(value, field) for field in fields]
+        sides = [_joined(look_up(value, field)) for field in fields]
         missing = [field for field, side in zip(fields, sides, strict=True) if not isinstance(side, str | int)]
         if missing:
             report.add_bad("missing field", place, f"has no text under {missing[0]}", strict)
@@ -120,9 +120,18 @@ def object_rows(path: Path, name: str, fields: tuple[str, ...], report: Report, 
 
 
 def look_up(value: Any, field: str) -> Any:
-    """A field of an object by its name, or by its path: `translation.en`; None if there is none."""
+    """A field of an object by its name, or by its path: `translation.en`, `summaries.0`; None if there is none."""
     if isinstance(value, dict) and field in value:
         return value[field]
     for name in field.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, list) and name.isdecimal():
+            value = dict(enumerate(value)).get(int(name))
+        else:
+            value = value.get(name) if isinstance(value, dict) else None
     return value
+
+
+def _joined(value: Any) -> Any:
+    """A list of sentences as one text; anything else as it is."""
+    sentences = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return " ".join(value) if sentences else value
