@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
+from glassformer.usual import DOCUMENTS, FAMILIES, TASK_DEFAULTS, WATCHED
+
 # What is written is what is meant: true is no number, and neither is "100"; but a whole number may stand for any.
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]
@@ -273,46 +275,6 @@ Task = Annotated[
 ]
 
 IMAGES = ("digits", "image-folder")  # sources of images
-DOCUMENTS = ("language-modelling", "masked-language-modelling", "span-corruption")  # tasks that need no targets
-WHOLE = {"strip": False, "max_characters": 2**31 - 1}  # documents are as they are, line breaks and all
-# What a task's recipe says where it says nothing; the other tasks' defaults are the fields' own.
-TASK_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
-    "classification": {
-        "data": {"max_characters": 100_000},  # a long text is cut, not dropped
-        "model": {"family": "bert"},
-        "train": {"smoothing": 0.0, "watch": "accuracy"},
-    },
-    "images": {
-        "model": {"family": "vit"},
-        "train": {"batch_tokens": 64, "smoothing": 0.0, "watch": "accuracy"},
-    },
-    "answering": {
-        "data": {"normalise": "none", "strip": False, "max_characters": 1_000_000, "max_tokens": 384},
-        "model": {"family": "bert"},
-        "train": {"smoothing": 0.0, "watch": "f1"},
-    },
-    "language-modelling": {"data": WHOLE, "model": {"family": "gpt2"}, "train": {"smoothing": 0.0}},
-    "masked-language-modelling": {"data": WHOLE, "model": {"family": "bert"}, "train": {"smoothing": 0.0}},
-    "span-corruption": {"data": WHOLE, "model": {"family": "t5"}, "train": {"smoothing": 0.0}},
-}
-FAMILIES = {
-    "translation": ("transformer", "t5", "bart", "marian"),
-    "classification": ("bert", "roberta"),
-    "images": ("vit",),
-    "answering": ("bert", "roberta"),
-    "language-modelling": ("gpt2", "llama"),
-    "masked-language-modelling": ("bert", "roberta"),
-    "span-corruption": ("t5", "transformer"),
-}
-WATCHED = {
-    "translation": ("loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL"),
-    "classification": ("loss", "accuracy", "f1"),
-    "images": ("loss", "accuracy", "f1"),
-    "answering": ("loss", "exact", "f1"),
-    "language-modelling": ("loss",),
-    "masked-language-modelling": ("loss", "accuracy"),
-    "span-corruption": ("loss",),
-}
 
 
 class Data(Section):
@@ -354,7 +316,8 @@ class Model(Section):
         "transformer", description="the family"
     )
     pretrained: str | None = Field(
-        None, description="a checkpoint to begin with: a folder, package:NAME or a hub name; it decides on all here but dropout"
+        None,
+        description="a checkpoint to begin with: a folder, package:NAME or a hub name; it decides on all here but dropout",
     )
     width: Count = Field(256, description="numbers in a token's vector")
     heads: Count = Field(4, description="attention heads")

@@ -21,7 +21,8 @@ from rich.progress import Progress
 from glassformer.data import Prepared, Report, read_pairs
 from glassformer.data.labelled import IMAGES, labelled_files
 from glassformer.errors import InputError
-from glassformer.recipe import DOCUMENTS, Recipe, Source, SquadSource, TextSource, TsvSource
+from glassformer.recipe import Recipe, Source, SquadSource, TextSource, TsvSource
+from glassformer.usual import DOCUMENTS
 
 Line = TypeVar("Line")
 out = Console(highlight=False)

@@ -20,8 +20,9 @@ from glassformer.data.sources import SPLITS, Split
 from glassformer.data.store import Place, TokenPairs, read_texts, write_starts
 from glassformer.data.tokenising import WORTHWHILE, Job, tokenise
 from glassformer.errors import DataError, TrainingError
-from glassformer.recipe import DOCUMENTS, Recipe
+from glassformer.recipe import Recipe
 from glassformer.text import Habits, Tokenizer
+from glassformer.usual import DOCUMENTS
 
 FRAMED = ("classification", "answering")  # tasks whose texts are framed by special tokens
 DROPPED = {  # what an encoder leaves out, and why

@@ -14,7 +14,8 @@ from glassformer.data.files import BETWEEN
 from glassformer.data.report import Pair, Report
 from glassformer.data.sources import SPLITS, Split, own_splits, read_pairs
 from glassformer.data.store import Place, TextWriter
-from glassformer.recipe import DOCUMENTS, Data, Recipe
+from glassformer.recipe import Data, Recipe
+from glassformer.usual import DOCUMENTS
 
 Progress = Callable[[str, int, int | None], None]
 Texts = list[tuple[str, str]]

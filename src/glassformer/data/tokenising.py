@@ -26,8 +26,8 @@ from glassformer.data.encoding import Encode, LabelEncoder, PairEncoder, documen
 from glassformer.data.store import Place, read_texts
 from glassformer.data.windows import AnswerEncoder, Windows
 from glassformer.errors import TrainingError
-from glassformer.recipe import DOCUMENTS
 from glassformer.text import Habits, Tokenizer
+from glassformer.usual import DOCUMENTS
 
 WORTHWHILE = 50_000  # pairs below which no worker is started
 

@@ -13,10 +13,10 @@ from glassformer.errors import ConfigurationError
 from glassformer.models import FAMILIES, Made
 from glassformer.parts import PostNorm, PreNorm
 from glassformer.pretrained import load as load_checkpoint
-from glassformer.recipe import FAMILIES as SUITED
 from glassformer.recipe import ImagesTask, Recipe
 from glassformer.run import folder as files
 from glassformer.run.describing import ACTIVATIONS, made_of
+from glassformer.usual import FAMILIES as SUITED
 
 PLACEMENTS = {"pre": PreNorm, "post": PostNorm}
 ADDING = ("masked-language-modelling", "span-corruption")  # tasks that may add tokens to a vocabulary
