@@ -317,7 +317,7 @@ class Model(Section):
     )
     pretrained: str | None = Field(
         None,
-        description="a checkpoint to begin with: a folder, package:NAME or a hub name; it decides on all here but dropout",
+        description="a checkpoint to begin with: a folder, package:NAME or a hub name; it decides all but dropout",
     )
     width: Count = Field(256, description="numbers in a token's vector")
     heads: Count = Field(4, description="attention heads")
