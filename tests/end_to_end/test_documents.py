@@ -1,0 +1,51 @@
+"""From a text file to answers, by the commands that a user types."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.recipes import make_recipe
+from stories import recipe, stories
+
+from .helpers import Command, complains, write
+
+
+@pytest.mark.parametrize(
+    ("task", "verb", "prompt"),
+    [
+        ("language-modelling", "generate", "the big cow"),
+        ("masked-language-modelling", "fill", "the big [MASK] says moo"),
+        ("span-corruption", "fill", "the big <extra_id_0> moo"),
+    ],
+)
+def test_from_a_text_to_answers(command: Command, tmp_path: Path, task: str, verb: str, prompt: str) -> None:
+    asked = recipe(stories(tmp_path / "t.txt"), task, train={"steps": 4, "validate_every": 2})
+    run = tmp_path / "run"
+    trained = command("train", write(tmp_path / "r.toml", make_recipe(asked)), "--out", run)
+    assert trained.code == 0, trained.err
+    assert f"{verb} --run" in trained.out
+    lines = f"{prompt}\n{prompt} again\n"
+    answered = command(verb, "--run", run, stdin=lines.encode())
+    assert answered.code == 0, answered.err
+    if verb == "fill":
+        assert len(answered.out.splitlines()) == 2
+        rows = [json.loads(line) for line in command(verb, "--run", run, "--json", prompt, prompt).out.splitlines()]
+        assert rows[0] == rows[1]
+    else:
+        assert answered.out.startswith(prompt)
+    facts = json.loads(command("evaluate", "--run", run, "--json").out)
+    own = json.loads(command("evaluate", "--run", run, "--data", tmp_path / "t.txt", "--json").out)
+    assert own["texts"] > facts["texts"] > 0
+    assert facts["perplexity"] > 1
+    described = command("data", tmp_path / "r.toml")
+    assert "tokens per word: source" in described.out
+    complains(command("translate", "--run", run, stdin=b"a\n"), 2, "does not translate", task)
+    complains(command("evaluate", "--run", run, "--int8"), 2, "--beam and --int8")
+
+
+def test_texts_without_a_gap_get_a_sentence(command: Command, tmp_path: Path) -> None:
+    asked = recipe(stories(tmp_path / "t.txt"), "masked-language-modelling", train={"steps": 1})
+    command("train", write(tmp_path / "r.toml", make_recipe(asked)), "--out", tmp_path / "run")
+    complains(command("fill", "--run", tmp_path / "run", "the cow"), 2, "there is no gap in 'the cow'")
+    complains(command("fill", "--run", tmp_path / "run", "[MASK]", "--file", "x"), 2, "not both")
