@@ -84,10 +84,10 @@ def test_each_task_is_learned_as_its_page_shows(name: str, tmp_path: Path, monke
     assert found.scores.exact > 0.9
 
 
-PAGES = ("classification", "images")
+TASK_PAGES = ("classification", "images")
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", TASK_PAGES)
 def test_tasks_run_as_their_pages_show(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -101,7 +101,7 @@ def test_tasks_run_as_their_pages_show(page: str, tmp_path: Path, monkeypatch: p
         assert run.evaluate(run.pairs("test")).scores.accuracy > 0.9  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("page", [*PAGES, "shapes"])
+@pytest.mark.parametrize("page", [*TASK_PAGES, "shapes"])
 def test_every_file_that_a_page_links_to_is_there(page: str) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")):
         assert (ROOT / "docs" / link).exists(), link
