@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
 
 from glassformer.usual import DOCUMENTS, FAMILIES, TASK_DEFAULTS, WATCHED
 
@@ -19,6 +19,15 @@ Fraction = Annotated[Number, Field(ge=0, lt=1)]
 Count = Annotated[Whole, Field(ge=1, lt=2**31)]
 Place = Annotated[Whole, Field(ge=0, lt=2**31)]
 Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
+
+
+def _grey_or_three(colours: int) -> int:
+    if colours not in (1, 3):
+        raise ValueError(f"an image has 1 colour or 3, not {colours}")
+    return colours
+
+
+Colours = Annotated[Whole, AfterValidator(_grey_or_three)]
 
 
 class Section(BaseModel):
@@ -240,7 +249,7 @@ class ImagesTask(Section):
 
     kind: Literal["images"]
     size: Count = Field(32, description="pixels on each side")
-    colours: Literal[1, 3] = Field(3, description="1: shades of grey; 3: red, green and blue")
+    colours: Colours = Field(3, description="1: shades of grey; 3: red, green and blue")
     others: Literal["resize", "refuse"] = Field("resize", description="what happens to images of another size")
     mean: Fraction = Field(0.5, description="what is taken from each pixel, of 1")
     deviation: Annotated[Number, Field(gt=0)] = Field(0.5, description="what each is then divided by")
