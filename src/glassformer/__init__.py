@@ -51,14 +51,15 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def load(path: str | Path, device: str = "auto") -> Any:
+def load(path: str | Path, device: str = "auto", adapter: str | Path | None = None) -> Any:
     """A trained run, ready for its task: `gf.load("runs/dates").translate(["5 May 2031"], beam=5)`.
 
-    A run that translates or generates is a `Run`, one that classifies a `Classifier`.
+    What it can do follows from what it was trained for: `translate`, `generate`, `classify`, `answer`, `fill`. An
+    `adapter` is a folder of what LoRA has learned over its model.
     """
     from glassformer.run import load as load_run
 
-    return load_run(path, device)
+    return load_run(path, device, adapter)
 
 
 def train(

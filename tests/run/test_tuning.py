@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import glassformer as gf
 from glassformer import pretrained
-from glassformer.errors import RecipeError
+from glassformer.errors import InputError, RecipeError
 from glassformer.models import EncoderOnly, bert
 from glassformer.recipe import Tokenizer as Section
 from glassformer.recipes import make_recipe
@@ -71,6 +71,21 @@ def test_lora_writes_its_adapter_and_a_model_without_it(checkpoint: Path, tmp_pa
     again = gf.load(run.path).classify(texts)
     for one, other in zip(again, run.classify(texts), strict=True):
         assert one.probability == pytest.approx(other.probability, abs=1e-6)
+
+
+def test_an_adapter_stands_over_any_run_with_its_base(checkpoint: Path, tmp_path: Path) -> None:
+    run, base = tuned(checkpoint, tmp_path, "lora"), tuned(checkpoint, tmp_path, "head")
+    assert run.path is not None
+    assert base.path is not None
+    texts = [text for text, _ in run.pairs("test")]
+    adapted = gf.load(base.path, adapter=run.path / "adapter")
+    for one, other in zip(adapted.classify(texts), run.classify(texts), strict=True):
+        assert one.probability == pytest.approx(other.probability, abs=1e-5)
+    wider = tmp_path / "wider"
+    wider.mkdir()
+    other = gf.train(text_recipe(table(wider / "t.tsv", examples(80)), train={"steps": 1}), wider / "run")
+    with pytest.raises(InputError):
+        gf.load(other.path, adapter=run.path / "adapter")
 
 
 def test_a_resumed_lora_is_the_one_that_went_straight_on(checkpoint: Path, tmp_path: Path) -> None:

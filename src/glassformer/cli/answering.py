@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.cli.options import AsJson, Device, RunFolder
+from glassformer.cli.options import Adapter, AsJson, Device, RunFolder
 from glassformer.errors import InputError
 
 SHAPE = 'a line is a question, a tab and its context, or {"question": …, "context": …}'
@@ -28,6 +28,7 @@ def answer(
         typer.Option(metavar="FILE", help="the text that all questions are about; else each line has its own"),
     ] = None,
     as_json: AsJson = False,
+    adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
     """Answer questions with words of a text: one question in, its answer and how likely that is out, in order.
@@ -40,7 +41,7 @@ def answer(
 
     if questions and context is None:
         raise InputError("questions need a text to be answered from: name it with --context FILE")
-    loaded = load_as(Answerer, "answer", run, device)
+    loaded = load_as(Answerer, "answer", run, device, adapter)
     text = None if context is None else _text(context)
     asked = iter([(each, text or "") for each in questions]) if questions else _asked(text)
     for pairs in portions(asked):

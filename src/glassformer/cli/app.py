@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli import answering, classifying, filling, translating
-from glassformer.cli.options import AsJson, Beam, Device, Int8, RunFolder
+from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
 NO_MEMORY = "there is not enough memory: lower train.batch_tokens, decode.batch or model.width"
@@ -89,6 +89,7 @@ def generate(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="another seed, another text")] = 0,
     stream: Annotated[bool, typer.Option("--stream", metavar="", help="show each word as it is written")] = False,
+    adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
     """Let a language model go on with a text.
@@ -102,7 +103,7 @@ def generate(
 
     if not temperature and (top_k or top_p):
         raise ConfigurationError("--top-k and --top-p draw at random: give a --temperature as well, such as 0.8")
-    loaded, texts = load_as((Run, LanguageModel), "generate", run, device), list(prompts or read_lines("-"))
+    loaded, texts = load_as((Run, LanguageModel), "generate", run, device, adapter), list(prompts or read_lines("-"))
     sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed) if temperature else None
     if not stream:
         for answer in loaded.generate(texts, length, sampler):
@@ -170,6 +171,7 @@ def evaluate(
     rouge: Annotated[
         bool, typer.Option("--rouge", metavar="", help="ROUGE as well, of summaries (in English letters)")
     ] = False,
+    adapter: Adapter = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -184,7 +186,7 @@ def evaluate(
     from glassformer.cli.showing import file_pairs
     from glassformer.run import load
 
-    loaded = load(run, device)
+    loaded = load(run, device, adapter)
     pairs = loaded.pairs(split) if data is None else file_pairs(data, loaded.recipe)
     facts, lines = report(loaded, pairs, beam=beam, int8=int8, rouge=rouge)
     sys.stdout.write(json.dumps(facts) + "\n" if as_json else "".join(f"{line}\n" for line in lines))

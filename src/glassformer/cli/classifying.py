@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.options import AsJson, Device, RunFolder
+from glassformer.cli.options import Adapter, AsJson, Device, RunFolder
 from glassformer.errors import InputError
 
 
@@ -25,6 +25,7 @@ def classify(
     ] = None,
     top: Annotated[int, typer.Option(metavar="N", min=1, help="the N likeliest labels of each")] = 1,
     as_json: AsJson = False,
+    adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
     """Classify lines of text, or images: the label of each and how likely it is, in the same order.
@@ -37,7 +38,7 @@ def classify(
     from glassformer.cli.showing import portions, read_lines
     from glassformer.run import Classifier, ImageClassifier, load_as
 
-    loaded = load_as((Classifier, ImageClassifier), "classify", run, device)
+    loaded = load_as((Classifier, ImageClassifier), "classify", run, device, adapter)
     if isinstance(loaded, ImageClassifier):
         names = iter(files) if files else read_lines("-")
         unread = sum(_images(loaded, portion, top, as_json) for portion in portions(names))

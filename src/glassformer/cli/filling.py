@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.options import AsJson, Device, RunFolder
+from glassformer.cli.options import Adapter, AsJson, Device, RunFolder
 from glassformer.errors import InputError
 
 
@@ -22,6 +22,7 @@ def fill(
     file: Annotated[str, typer.Option(metavar="FILE", help="a text a line; - for standard input")] = "-",
     top: Annotated[int, typer.Option(metavar="N", min=1, help="the N likeliest words for each gap")] = 5,
     as_json: AsJson = False,
+    adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
     """Fill the gaps of texts: one text in, the likeliest words and how likely they are out, in the same order.
@@ -37,7 +38,7 @@ def fill(
 
     if texts and file != "-":
         raise InputError("give texts or a --file, not both")
-    loaded = load_as((Filler, Denoiser), "fill gaps", run, device)
+    loaded = load_as((Filler, Denoiser), "fill gaps", run, device, adapter)
     for lines in portions(iter(texts) if texts else read_lines(file)):
         with bar("filling", len(lines)) as progress:
             if isinstance(loaded, Denoiser):

@@ -14,3 +14,7 @@ Int8 = Annotated[
     bool, typer.Option("--int8", metavar="", help="large matrices in 8 bits: faster on a CPU, nearly as good")
 ]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="print JSON")]
+Adapter = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="what LoRA learned over this run's model, ours or peft's"),
+]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.options import AsJson, Beam, Device, Int8, RunFolder
+from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder
 from glassformer.errors import ConfigurationError
 
 TRANSFORM = """Transform lines, whatever the run has learned to make of them: summaries, sounds. As translate does.
@@ -32,6 +32,7 @@ def translate(
     ] = False,
     int8: Int8 = False,
     as_json: AsJson = False,
+    adapter: Adapter = None,
     device: Device = "auto",
 ) -> None:
     """Translate lines: one line in, one line out, in the same order.
@@ -46,7 +47,7 @@ def translate(
         raise ConfigurationError(
             "--stream shows the greedy output as it is written: no --beam, --nbest, --int8, --json"
         )
-    loaded = load_as(Run, "translate", run, device)
+    loaded = load_as(Run, "translate", run, device, adapter)
     if stream:
         _stream(loaded, file)
         return

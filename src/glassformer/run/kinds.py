@@ -13,6 +13,8 @@ from glassformer.data import Prepared, Progress, Report
 from glassformer.data.batches import Collator
 from glassformer.data.images import PreparedImages, prepare_images
 from glassformer.errors import InputError
+from glassformer.parts import merged
+from glassformer.pretrained import load_lora
 from glassformer.recipe import CorruptionTask, ImagesTask, MaskedTask, Recipe
 from glassformer.run import folder as files
 from glassformer.run.answerer import Answerer
@@ -221,18 +223,26 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def load(path: str | Path, device: str = "auto") -> Any:
-    """The run in a folder, ready for its task."""
-    path = Path(path)
+def load(path: str | Path, device: str = "auto", adapter: str | Path | None = None) -> Any:
+    """The run in a folder, ready for its task; what an `adapter` has learned over its model is added to that."""
+    run = _loaded(Path(path), device)
+    if adapter is not None:
+        run.model = merged(load_lora(run.model, adapter)).eval()
+    return run
+
+
+def _loaded(path: Path, device: str) -> Use:
     if (path / IMPORT).is_file():
         return Run.load(path, device)
     files.read_config(path)
     return KINDS[files.read_run_recipe(path).task.kind].load(path, device)
 
 
-def load_as(kind: type[Any] | tuple[type[Any], ...], verb: str, path: Path, device: str) -> Any:
+def load_as(
+    kind: type[Any] | tuple[type[Any], ...], verb: str, path: Path, device: str, adapter: Path | None = None
+) -> Any:
     """The run in a folder, which must be of a kind that can be asked to do something."""
-    run = load(path, device)
+    run = load(path, device, adapter)
     if not isinstance(run, kind):
         raise InputError(f"{path} does not {verb}: it was trained for {run.recipe.task.kind}")
     return run
