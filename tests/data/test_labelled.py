@@ -53,7 +53,7 @@ def test_what_is_no_such_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nowhere: is not a folder"):
         pairs_of({"kind": "labelled-folder", "path": str(tmp_path / "nowhere")}, tmp_path)
     (tmp_path / "1.txt").write_text("lost", encoding="utf-8")
-    with pytest.raises(DataError, match=r"holds no folders with files in them \(\.txt\): one is expected for each label"):
+    with pytest.raises(DataError, match=r"holds no folders with files in them \(\.txt\): one is expected"):
         pairs_of({"kind": "labelled-folder", "path": str(tmp_path)}, tmp_path)
 
 

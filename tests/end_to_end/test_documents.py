@@ -34,6 +34,17 @@ def test_from_a_text_to_answers(command: Command, tmp_path: Path, task: str, ver
         assert rows[0] == rows[1]
     else:
         assert answered.out.startswith(prompt)
+        (tmp_path / "p.txt").write_text(lines, encoding="utf-8")
+        told = command(verb, "--run", run, "--json", "--file", tmp_path / "p.txt").out.splitlines()
+        assert [json.loads(line)["prompt"] for line in told] == lines.splitlines()
+        assert "".join(json.loads(line)["text"] + "\n" for line in told) == answered.out
+        complains(command(verb, "--run", run, "--json", "--stream", prompt), 2, "no --json")
+    mixed = command(verb, "--run", run, "--json", prompt, "the cow " * 40, prompt)
+    rows = [json.loads(line) for line in mixed.out.splitlines()]
+    assert ["error" in row for row in rows] == [False, True, False]
+    assert rows[0] == rows[2]
+    assert mixed.code == 2
+    assert len(mixed.err.splitlines()) == 2
     facts = json.loads(command("evaluate", "--run", run, "--json").out)
     own = json.loads(command("evaluate", "--run", run, "--data", tmp_path / "t.txt", "--json").out)
     assert own["texts"] > facts["texts"] > 0

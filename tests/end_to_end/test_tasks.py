@@ -59,7 +59,7 @@ def test_answers_are_scored(command: Command, answering: Path, tmp_path: Path) -
         ((), b"no tab\n", ("standard input:1:", "a question, a tab and its context")),
         ((), b'{"question": 1}\n', ("standard input:1:",)),
         ((), b"which\t \n", ("standard input:1: the context is empty",)),
-        ((), b"a\tb\n\tb\n", ("standard input:2: the question is empty",)),
+        ((), b"\tb\n", ("standard input:1: the question is empty",)),
         (("--context", "nowhere.txt", "who?"), b"", ("nowhere.txt: cannot be read",)),
     ],
 )
@@ -67,6 +67,20 @@ def test_what_cannot_be_answered_is_told(
     command: Command, answering: Path, more: tuple[str, ...], stdin: bytes, words: tuple[str, ...]
 ) -> None:
     complains(command("answer", "--run", answering, *more, stdin=stdin), 2, *words)
+
+
+def test_a_line_that_cannot_be_answered_leaves_the_others_their_answers(command: Command, answering: Path) -> None:
+    lines = b"which colour\ta red house\n\tb\nwhich number\thas five windows\n"
+    found = command("answer", "--run", answering, stdin=lines)
+    assert [line.split("\t")[0] for line in found.out.splitlines()] == ["red", "", "five"]
+    assert found.code == 2
+    assert found.err.splitlines() == [
+        "glassformer: standard input:2: the question is empty",
+        "glassformer: 1 of the questions could not be read",
+    ]
+    rows = [json.loads(line) for line in command("answer", "--run", answering, "--json", stdin=lines).out.splitlines()]
+    assert [row.get("text") for row in rows] == ["red", None, "five"]
+    assert rows[1]["error"] == "standard input:2: the question is empty"
 
 
 def test_each_run_does_its_own_task(command: Command, answering: Path, trained: Run, tmp_path: Path) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from glassformer.cli.options import Adapter, AsJson, Device, RunFolder
+from glassformer.cli.options import Adapter, AsJson, Device, RunFolder, TextFile
 from glassformer.errors import InputError
 
 SHAPE = 'a line is a question, a tab and its context, or {"question": …, "context": …}'
@@ -21,12 +20,13 @@ def answer(
     run: RunFolder,
     questions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[QUESTION]...", help="questions about --context; none: lines of standard input"),
+        typer.Argument(metavar="[QUESTION]...", help="questions about --context; none: lines of a file"),
     ] = None,
     context: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="the text that all questions are about; else each line has its own"),
     ] = None,
+    file: TextFile = "-",
     as_json: AsJson = False,
     adapter: Adapter = None,
     device: Device = "auto",
@@ -36,21 +36,26 @@ def answer(
     - `glassformer answer --run runs/squad --context article.txt "Who wrote it?" "When?"`
     - `glassformer answer --run runs/squad --json < questions.jsonl`
     """
-    from glassformer.cli.showing import bar, portions
+    from glassformer.cli.lines import Lines, given
     from glassformer.run import Answerer, load_as
 
     if questions and context is None:
         raise InputError("questions need a text to be answered from: name it with --context FILE")
+    asked = enumerate(given(questions, file), 1)
     loaded = load_as(Answerer, "answer", run, device, adapter)
     text = None if context is None else _text(context)
-    asked = iter([(each, text or "") for each in questions]) if questions else _asked(text)
-    for pairs in portions(asked):
-        with bar("answering", len(pairs)) as progress:
-            answers = loaded.answer(pairs, progress)
-        for (question, _), found in zip(pairs, answers, strict=True):
-            facts = json.dumps({"question": question, **asdict(found)}, ensure_ascii=False)
-            sys.stdout.write((facts if as_json else f"{' '.join(found.text.split())}\t{found.score:.4f}") + "\n")
-        sys.stdout.flush()
+    name = "question " if questions else f"{'standard input' if file == '-' else file}:"
+    lines: Lines[tuple[int, str], tuple[str, str]] = Lines(
+        "answering", "questions", lambda line: _sides(line[1], text, f"{name}{line[0]}")
+    )
+    for (_, line), found, wrong in lines.answered(asked, loaded.answer):
+        if as_json:
+            facts = {"error": wrong} if wrong else asdict(found)
+            question = line if wrong or text is not None else _sides(line, text, name)[0]
+            sys.stdout.write(json.dumps({"question": question, **facts}, ensure_ascii=False) + "\n")
+        else:
+            sys.stdout.write("\n" if wrong else f"{' '.join(found.text.split())}\t{found.score:.4f}\n")
+    lines.end()
 
 
 def _text(path: Path) -> str:
@@ -63,18 +68,15 @@ def _text(path: Path) -> str:
         raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from None
 
 
-def _asked(text: str | None) -> Iterator[tuple[str, str]]:
-    """The questions of standard input, each with its context, or with the text that all are about."""
-    from glassformer.cli.showing import read_lines
-
-    for number, line in enumerate(read_lines("-"), 1):
-        question, context = (line, text) if text is not None else _sides(line, f"standard input:{number}")
-        if not question.strip() or not context.strip():
-            raise InputError(f"standard input:{number}: the {'context' if question.strip() else 'question'} is empty")
-        yield question, context
+def _sides(line: str, text: str | None, place: str) -> tuple[str, str]:
+    """The question in a line, and its context: the text that all are about, or what the line says."""
+    question, context = (line, text) if text is not None else _told(line, place)
+    if not question.strip() or not context.strip():
+        raise InputError(f"{place}: the {'context' if question.strip() else 'question'} is empty")
+    return question, context
 
 
-def _sides(line: str, place: str) -> tuple[str, str]:
+def _told(line: str, place: str) -> tuple[str, str]:
     """The question and the context in a line of tab-separated texts, or of JSON."""
     if line.startswith("{"):
         try:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import answering, classifying, filling, translating
+from glassformer.cli import answering, classifying, filling, generating, translating
 from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
@@ -70,50 +70,7 @@ def train(
 
 app.command()(translating.translate)
 app.command("transform", help=translating.TRANSFORM)(translating.translate)
-
-
-@app.command()
-def generate(
-    run: RunFolder,
-    prompts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PROMPT]...", help="texts to go on with; none: lines of standard input"),
-    ] = None,
-    length: Annotated[int, typer.Option(metavar="N", min=1, help="tokens to write at most")] = 100,
-    temperature: Annotated[
-        float, typer.Option(metavar="X", min=0.0, help="0: the likeliest words; 1: drawn as the model likes them")
-    ] = 0.0,
-    top_k: Annotated[int | None, typer.Option(metavar="N", min=1, help="draw from the N likeliest tokens only")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(metavar="X", help="draw from the likeliest, X of the probability")
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="another seed, another text")] = 0,
-    stream: Annotated[bool, typer.Option("--stream", metavar="", help="show each word as it is written")] = False,
-    adapter: Adapter = None,
-    device: Device = "auto",
-) -> None:
-    """Let a language model go on with a text.
-
-    - `glassformer generate --run runs/stories "Once upon a time" --length 200 --stream`
-    - `glassformer generate --run runs/stories "The dog" --temperature 0.8 --top-p 0.9 --seed 7`
-    """
-    from glassformer.cli.showing import read_lines
-    from glassformer.decoding import Sampler
-    from glassformer.run import LanguageModel, Run, load_as
-
-    if not temperature and (top_k or top_p):
-        raise ConfigurationError("--top-k and --top-p draw at random: give a --temperature as well, such as 0.8")
-    loaded, texts = load_as((Run, LanguageModel), "generate", run, device, adapter), list(prompts or read_lines("-"))
-    sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed) if temperature else None
-    if not stream:
-        for answer in loaded.generate(texts, length, sampler):
-            sys.stdout.write(answer.text + "\n")
-        return
-    for text in texts:
-        for piece in loaded.stream(text, sampler, length):
-            sys.stdout.write(piece)
-            sys.stdout.flush()
-        sys.stdout.write("\n")
+app.command()(generating.generate)
 
 
 @app.command("import")

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.options import Adapter, AsJson, Device, RunFolder
-from glassformer.errors import InputError
 
 
 def classify(
@@ -40,10 +39,7 @@ def classify(
 
     loaded = load_as((Classifier, ImageClassifier), "classify", run, device, adapter)
     if isinstance(loaded, ImageClassifier):
-        names = iter(files) if files else read_lines("-")
-        unread = sum(_images(loaded, portion, top, as_json) for portion in portions(names))
-        if unread:
-            raise InputError(f"{unread:,} of the images could not be read")
+        _images(loaded, iter(files) if files else read_lines("-"), top, as_json)
         return
     for lines in portions(chain.from_iterable(read_lines(file) for file in files or ["-"])):
         _texts(loaded, lines, top, as_json)
@@ -70,29 +66,18 @@ def _full(line: str) -> bool:
     return all(text.strip() for text in line.split("\t", 1))
 
 
-def _images(run: Any, names: list[str], top: int, as_json: bool) -> int:
-    """Write a line for each image; one that cannot be read gets a sentence instead. Gives the number of these."""
-    from glassformer.cli.showing import bar
+def _images(run: Any, names: Iterator[str], top: int, as_json: bool) -> None:
+    """Write a line for each image; one that cannot be read gets a sentence instead."""
+    from glassformer.cli.lines import Lines
 
-    seen: dict[int, Any] = {}
-    wrong: dict[int, str] = {}
-    for row, name in enumerate(names):
-        try:
-            seen[row] = run.see(name)
-        except InputError as error:
-            wrong[row] = str(error)
-    with bar("classifying", len(seen)) as progress:
-        answers = dict(zip(seen, run.classify(list(seen.values()), progress), strict=True))
-    for row, name in enumerate(names):
-        if row in wrong:
-            sys.stderr.write(f"glassformer: {wrong[row]}\n")
-        facts = {"error": wrong[row]} if row in wrong else _facts(answers[row], top)
+    lines = Lines("classifying", "images", run.see)
+    for name, answer, wrong in lines.answered(names, run.classify):
         if as_json:
+            facts = {"error": wrong} if wrong else _facts(answer, top)
             _write(json.dumps({"image": name, **facts}, ensure_ascii=False))
-        elif row in answers:
-            _write(f"{name}\t{_plain(answers[row], top)}")
-    sys.stdout.flush()
-    return len(wrong)
+        elif not wrong:
+            _write(f"{name}\t{_plain(answer, top)}")
+    lines.end()
 
 
 def _facts(answer: Any, top: int) -> dict[str, Any]:

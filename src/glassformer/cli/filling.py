@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.options import Adapter, AsJson, Device, RunFolder
-from glassformer.errors import InputError
+from glassformer.cli.options import Adapter, AsJson, Device, RunFolder, TextFile
 
 
 def fill(
@@ -19,7 +18,7 @@ def fill(
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="texts with [MASK] where a word is missing; none: lines of a file"),
     ] = None,
-    file: Annotated[str, typer.Option(metavar="FILE", help="a text a line; - for standard input")] = "-",
+    file: TextFile = "-",
     top: Annotated[int, typer.Option(metavar="N", min=1, help="the N likeliest words for each gap")] = 5,
     as_json: AsJson = False,
     adapter: Adapter = None,
@@ -33,21 +32,24 @@ def fill(
     - `glassformer fill --run runs/masked "The [MASK] sat on the mat."`
     - `glassformer fill --run runs/masked --top 3 --json < gaps.txt`
     """
-    from glassformer.cli.showing import bar, portions, read_lines
+    from glassformer.cli.lines import Lines, given
     from glassformer.run import Denoiser, Filler, load_as
 
-    if texts and file != "-":
-        raise InputError("give texts or a --file, not both")
+    asked = given(texts, file)
     loaded = load_as((Filler, Denoiser), "fill gaps", run, device, adapter)
-    for lines in portions(iter(texts) if texts else read_lines(file)):
-        with bar("filling", len(lines)) as progress:
-            if isinstance(loaded, Denoiser):
-                answers: list[Any] = [{"text": text} for text in loaded.restore(lines, progress)]
-            else:
-                answers = [asdict(found) for found in loaded.fill(lines, top, progress)]
-        for answer in answers:
-            sys.stdout.write((json.dumps(answer, ensure_ascii=False) if as_json else _plain(answer)) + "\n")
-        sys.stdout.flush()
+
+    def filled(good: list[str], progress: Any) -> list[dict[str, Any]]:
+        if isinstance(loaded, Denoiser):
+            return [{"text": text} for text in loaded.restore(good, progress)]
+        return [asdict(found) for found in loaded.fill(good, top, progress)]
+
+    lines = Lines("filling", "texts", loaded.check)
+    for _, answer, wrong in lines.answered(asked, filled):
+        if as_json:
+            sys.stdout.write(json.dumps({"error": wrong} if wrong else answer, ensure_ascii=False) + "\n")
+        else:
+            sys.stdout.write(f"{'' if wrong else _plain(answer)}\n")
+    lines.end()
 
 
 def _plain(answer: dict[str, Any]) -> str:

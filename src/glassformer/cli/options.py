@@ -13,6 +13,7 @@ Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda
 Int8 = Annotated[
     bool, typer.Option("--int8", metavar="", help="large matrices in 8 bits: faster on a CPU, nearly as good")
 ]
+TextFile = Annotated[str, typer.Option("--file", metavar="FILE", help="a text a line; - for standard input")]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="print JSON")]
 Adapter = Annotated[
     Path | None,

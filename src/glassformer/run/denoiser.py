@@ -21,7 +21,7 @@ from glassformer.evaluation import perplexity
 from glassformer.models import EncoderDecoder
 from glassformer.parts import pad
 from glassformer.recipe import CorruptionTask, Recipe
-from glassformer.run.held_out import Progress, by_length, device_of, held_out
+from glassformer.run.held_out import Progress, by_length, device_of, held_out, shown
 from glassformer.tasks import CorruptCollator, Corruption, restored, translation_loss
 from glassformer.tasks.gathering import Pairs
 from glassformer.text import SENTINEL, Tokenizer
@@ -61,10 +61,9 @@ class Denoiser:
     @torch.inference_mode()
     def restore(self, texts: Sequence[str], progress: Progress | None = None) -> list[str]:
         """Each text with what the model writes in place of `<extra_id_0>`, `<extra_id_1>` and so on."""
-        sentinels = self.tokenizer.sentinels
-        names = {SENTINEL.format(number): token for number, token in enumerate(sentinels)}
-        closing = self.tokenizer.framed("")
-        rows = [[*self.tokenizer.encode_with(normalise(text, self.recipe.data), names), *closing] for text in texts]
+        if isinstance(texts, str):
+            raise InputError("restore takes a list of texts: put the text into brackets")
+        sentinels, rows = self.tokenizer.sentinels, [self._read(text) for text in texts]
         answers: dict[int, str] = {}
         for some in by_length([len(ids) for ids in rows], self.recipe.train.batch_tokens):
             source, keep = (
@@ -75,6 +74,11 @@ class Denoiser:
             if progress is not None:
                 progress(len(answers), len(rows))
         return [answers[row] for row in range(len(rows))]
+
+    def check(self, text: str) -> str:
+        """The text, if it has a gap and is no longer than what the model has learned to read."""
+        self._read(text)
+        return text
 
     def corrupted(self, text: str) -> str:
         """A text with stretches cut out, as in training."""
@@ -106,6 +110,16 @@ class Denoiser:
             if progress is not None:
                 progress(number, batches.batches_per_epoch)
         return Denoised(loss / tokens, tokens)
+
+    def _read(self, text: str) -> list[int]:
+        """A text with gaps as tokens."""
+        names = {SENTINEL.format(number): token for number, token in enumerate(self.tokenizer.sentinels)}
+        ids, most = self.tokenizer.encode_with(normalise(text, self.recipe.data), names), self.recipe.data.max_tokens
+        if not set(names.values()) & set(ids):
+            raise InputError(f"there is no gap in {shown(text)}: write {SENTINEL.format(0)} where words are missing")
+        if len(ids) > most:
+            raise InputError(f"{shown(text)} has {len(ids)} tokens: the model reads {most}")
+        return [*ids, *self.tokenizer.framed("")]
 
     @property
     def _corruption(self) -> Corruption:

@@ -20,13 +20,12 @@ from glassformer.evaluation import perplexity
 from glassformer.models import EncoderOnly
 from glassformer.parts import pad
 from glassformer.recipe import Recipe
-from glassformer.run.held_out import Progress, by_length, device_of, held_out
+from glassformer.run.held_out import Progress, by_length, device_of, held_out, shown
 from glassformer.tasks import MaskCollator, Masker
 from glassformer.tasks.gathering import Pairs
 from glassformer.text import MASKS, Tokenizer
 
 SHARE, SEED = 0.15, 0  # how much of held-out texts is hidden, and which tokens: always the same
-SHOWN = 60  # characters of a text in a complaint
 
 
 @dataclass(frozen=True)
@@ -94,6 +93,11 @@ class Filler:
                 progress(len(answers), len(rows))
         return [answers[row] for row in range(len(rows))]
 
+    def check(self, text: str) -> str:
+        """The text, if it has a gap and is no longer than the model reads."""
+        self._read(text)
+        return text
+
     def measure(self, examples: Sequence[tuple[str, str]], most: int) -> dict[str, float]:
         """What validation tells."""
         found = self.evaluate(examples)
@@ -123,13 +127,12 @@ class Filler:
 
     def _read(self, text: str) -> list[int]:
         """A text with gaps as framed tokens."""
-        shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
         mask, most = self.tokenizer.mask, self.recipe.data.max_tokens
         ids = self.tokenizer.encode_with(normalise(text, self.recipe.data), dict.fromkeys(MASKS, mask))
         if mask not in ids:
-            raise InputError(f"there is no gap in {shown!r}: write [MASK] where a word is missing")
+            raise InputError(f"there is no gap in {shown(text)}: write [MASK] where a word is missing")
         if len(ids) + 2 > most:
-            raise InputError(f"{shown!r} has {len(ids) + 2} tokens with start and end: the model reads {most}")
+            raise InputError(f"{shown(text)} has {len(ids) + 2} tokens with start and end: the model reads {most}")
         return [self.tokenizer.start, *ids, self.tokenizer.end]
 
     def _likely(self, tokens: Tensor, keep: Tensor, gaps: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from glassformer.errors import InputError
 from glassformer.run import folder as files
 
 Progress = Callable[[int, int], None]  # done, of how many
+SHOWN = 60  # characters of a text in a complaint
 
 
 def held_out(path: Path | None, split: str) -> list[tuple[str, str]]:
@@ -36,3 +37,8 @@ def by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         fitting = max(1, min(len(left), budget // max(lengths[left[-1]], 1)))
         rows, left = left[-fitting:], left[:-fitting]
         yield rows
+
+
+def shown(text: str) -> str:
+    """A text in a complaint: in quotes, and cut where it is long."""
+    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")

@@ -80,10 +80,19 @@ class LanguageModel:
         return LanguageModel(self.recipe, model, self.tokenizer, self.path)  # type: ignore[arg-type]
 
     def generate(
-        self, prompts: Sequence[str], length: int | None = None, sampler: Sampler | None = None, beam: int = 1
+        self,
+        prompts: Sequence[str],
+        length: int | None = None,
+        sampler: Sampler | None = None,
+        beam: int = 1,
+        progress: Progress | None = None,
     ) -> list[Translation]:
         """Each prompt and what follows it: the likeliest words, or what a `sampler` draws."""
-        return self._writer.generate(prompts, length, sampler, beam)
+        return self._writer.generate(prompts, length, sampler, beam, progress)
+
+    def check(self, prompt: str) -> str:
+        """The prompt, if the model has room for it and for something more."""
+        return self._writer.check(prompt)
 
     def stream(self, text: str, sampler: Sampler | None = None, length: int | None = None) -> Iterator[str]:
         """A text and what follows it, piece by piece as it is written."""

@@ -173,7 +173,12 @@ class Run:
         return answers
 
     def generate(
-        self, prompts: Sequence[str], length: int | None = None, sampler: Sampler | None = None, beam: int = 1
+        self,
+        prompts: Sequence[str],
+        length: int | None = None,
+        sampler: Sampler | None = None,
+        beam: int = 1,
+        progress: Progress | None = None,
     ) -> list[Translation]:
         """Each prompt and what follows it, by a language model: the likeliest words, or what a `sampler` draws."""
         if isinstance(prompts, str):
@@ -199,7 +204,14 @@ class Run:
                     found = greedy(model, *inputs, limits=limits)
                 for row, each in zip(rows, found, strict=True):
                     answers[row] = self._translation(each, tokens[row])
+                if progress is not None:
+                    progress(len(answers), len(tokens))
         return [answers[row] for row in range(len(prompts))]
+
+    def check(self, prompt: str) -> str:
+        """The prompt, if the model has room for it and for something more."""
+        self._room(len(self._prompt(prompt)), None)
+        return prompt
 
     def stream(self, text: str, sampler: Sampler | None = None, length: int | None = None) -> Iterator[str]:
         """The output for one text, piece by piece as it is written; a language model begins with the text itself."""

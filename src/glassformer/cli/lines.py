@@ -1,0 +1,61 @@
+"""Lines that commands read: one that cannot be used gets a sentence, and the others get their answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from glassformer.cli.showing import bar, portions, read_lines
+from glassformer.errors import InputError
+from glassformer.run.held_out import Progress
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+Work = Callable[[list[Made], Progress | None], Sequence[Any]]
+
+
+def given(texts: list[str] | None, file: str) -> Iterator[str]:
+    """The texts of a command: its words, or else the lines of its file."""
+    if texts and file != "-":
+        raise InputError("give texts or a --file, not both")
+    return iter(texts) if texts else read_lines(file)
+
+
+class Lines(Generic[Item, Made]):
+    """What is asked of a command, portion by portion; `check` makes of each what is worked with, or complains."""
+
+    def __init__(self, doing: str, things: str, check: Callable[[Item], Made]) -> None:
+        self._doing, self._things, self._check = doing, things, check
+        self._asked = self._failed = 0
+
+    def answered(self, items: Iterator[Item], work: Work[Made]) -> Iterator[tuple[Item, Any, str]]:
+        """Each item with its answer and no complaint, or with none and what is wrong with it; in their order."""
+        for portion in portions(items):
+            good, wrong = self._sorted(portion)
+            if wrong and self._asked == len(portion) == 1:  # it was all there is
+                raise InputError(wrong[0])
+            with bar(self._doing, len(good)) as progress:
+                answers = dict(zip(good, work(list(good.values()), progress) if good else [], strict=True))
+            for row, item in enumerate(portion):
+                if row in wrong:
+                    sys.stderr.write(f"glassformer: {wrong[row]}\n")
+                yield item, answers.get(row), wrong.get(row, "")
+            sys.stdout.flush()
+
+    def end(self) -> None:
+        """Complain if anything was left unanswered."""
+        if self._failed:
+            raise InputError(f"{self._failed:,} of the {self._things} could not be read")
+
+    def _sorted(self, portion: list[Item]) -> tuple[dict[int, Made], dict[int, str]]:
+        """What can be worked with, by its row, and what is wrong with the others."""
+        good: dict[int, Made] = {}
+        wrong: dict[int, str] = {}
+        for row, item in enumerate(portion):
+            try:
+                good[row] = self._check(item)
+            except InputError as error:
+                wrong[row] = str(error)
+        self._asked, self._failed = self._asked + len(portion), self._failed + len(wrong)
+        return good, wrong
