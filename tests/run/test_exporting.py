@@ -15,6 +15,7 @@ from glassformer.pretrained import load
 from glassformer.pretrained.adapter import made_of
 from glassformer.run.exporting import export
 from labels import examples, table, text_recipe, trained_on
+from stories import recipe, stories
 
 transformers = pytest.importorskip("transformers")
 MANNERED = ["the  old\thammer ", "a plum <end> hammer", "ﬁne cafe\u0301 drill", "x " * 50]  # spaces, letters, length
@@ -86,3 +87,46 @@ def test_images(tmp_path: Path, colours: int) -> None:
         values = model(**processor(image, return_tensors="pt")).logits.softmax(dim=-1)[0].tolist()
     theirs = {model.config.id2label[number]: value for number, value in enumerate(values)}
     assert run.classify([image])[0].probabilities == pytest.approx(theirs, abs=1e-5)
+
+
+def exported(tmp_path: Path, task: str, name: str, steps: int = 3, **changes: Any) -> tuple[Any, Any, Any]:
+    """A run that learned from documents, and what transformers opens of it: the model, the tokenizer."""
+    run = gf.train(recipe(stories(tmp_path / "t.txt"), task, train={"steps": steps}, **changes), tmp_path / "run")
+    assert export(run, tmp_path / "out") == f"{name} and AutoTokenizer"
+    theirs = getattr(transformers, name).from_pretrained(tmp_path / "out").eval()
+    return run, theirs, transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_language_model_goes_on_alike(tmp_path: Path, family: str) -> None:
+    run, model, tokenizer = exported(tmp_path, "language-modelling", "AutoModelForCausalLM", model={"family": family})
+    inputs = tokenizer("the big cow", return_tensors="pt")
+    found = model.generate(**inputs, max_new_tokens=6, do_sample=False, bad_words_ids=[[0], [1], [3]])
+    ours = run.generate(["the big cow"], 6)[0].ids
+    assert found[0, inputs["input_ids"].shape[1] :].tolist()[: len(ours)] == ours
+
+
+def test_a_filler_finds_the_same_words(tmp_path: Path) -> None:
+    run, model, tokenizer = exported(tmp_path, "masked-language-modelling", "AutoModelForMaskedLM", steps=40)
+    inputs = tokenizer(f"the big {tokenizer.mask_token} says moo", return_tensors="pt")
+    gaps = inputs["input_ids"] == tokenizer.mask_token_id
+    assert gaps.sum() == 1
+    with torch.inference_mode():
+        logits = model(**inputs).logits[gaps][0, : run.tokenizer.size]
+        logits[list(run.tokenizer.special)] = -torch.inf
+    best = run.fill(["the big [MASK] says moo"], 1)[0].gaps[0][0]
+    assert float(logits.softmax(dim=0).max()) == pytest.approx(best.probability, abs=1e-5)
+    assert tokenizer.decode([int(logits.argmax())]).strip() == best.word
+
+
+def test_a_mender_reads_and_writes_alike(tmp_path: Path) -> None:
+    run, model, tokenizer = exported(tmp_path, "span-corruption", "AutoModelForSeq2SeqLM")
+    text = "the big <extra_id_0> moo"
+    inputs = tokenizer(text, return_tensors="pt")
+    assert inputs["input_ids"][0].tolist() == run._read(text)
+    assert model.config.decoder_start_token_id == run.tokenizer.start
+    written = torch.tensor([[run.tokenizer.start, *run.tokenizer.sentinels[:2]]])
+    with torch.inference_mode():
+        theirs = model(**inputs, decoder_input_ids=written).logits
+        ours = run.model(inputs["input_ids"], written)
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)

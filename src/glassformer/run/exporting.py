@@ -6,17 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import ConfigurationError, InputError
+from torch import nn
+
+from glassformer.errors import ConfigurationError
 from glassformer.models import EncoderDecoder
 from glassformer.pretrained import save
 from glassformer.pretrained.adapter import made_of
 from glassformer.run.answerer import Answerer
 from glassformer.run.classifier import Classifier
+from glassformer.run.denoiser import Denoiser
+from glassformer.run.filler import Filler
 from glassformer.run.folder import JOINT, write_text
 from glassformer.run.image_classifier import ImageClassifier
 from glassformer.run.importing import write_tokenizers
-from glassformer.run.run import Run
+from glassformer.run.language import LanguageModel
+from glassformer.text import Habits, own_habits
 
+Reader = Classifier | Answerer | Filler | LanguageModel | Denoiser  # what has one tokenizer
 ROBERTA_PAD = 1  # its positions count from there, in transformers too
 
 
@@ -28,48 +34,60 @@ def export(run: Any, folder: Path) -> str:
     if isinstance(run, Answerer):
         _write_reader(run, folder, {})
         return "AutoModelForQuestionAnswering and AutoTokenizer"
+    if isinstance(run, Filler):
+        _write_reader(run, folder, {})
+        return "AutoModelForMaskedLM and AutoTokenizer"
+    if isinstance(run, LanguageModel | Denoiser):
+        _write_reader(run, folder, _special(run.model, own_habits(run.tokenizer, run.tokenizer)))
+        return f"AutoModelFor{'Seq2Seq' if isinstance(run, Denoiser) else 'Causal'}LM and AutoTokenizer"
     if isinstance(run, ImageClassifier):
         return _image_classifier(run, folder)
-    if isinstance(run, Run):
-        made_of(run.model).notes.update(_special(run))
-        save(run.model, folder)
-        write_tokenizers((run.source, run.target), run.path, folder)
-        own = " and AutoTokenizer" if run.source is run.target else "; its two tokenizers are files of their own"
-        return f"AutoModel{own}"
-    raise InputError(f"{run.path} was trained for {run.recipe.task.kind}: it cannot be exported yet")
-
-
-def _special(run: Run) -> dict[str, int]:
-    """The special tokens of what is written, as their configs name them."""
-    habits = run.habits
-    named = {"pad_token_id": habits.pad, "eos_token_id": habits.end}
-    if isinstance(run.model, EncoderDecoder):
-        return {**named, "decoder_start_token_id": habits.start}
-    return {**named, "bos_token_id": habits.start}
-
-
-def _write_reader(run: Classifier | Answerer, folder: Path, notes: dict[str, Any]) -> None:
-    """Write a run that reads texts and points or tells apart; its tokenizer does what the run does to texts."""
-    made, tokenizer, data = made_of(run.model), run.tokenizer, run.recipe.data
-    if made.family == "roberta" and tokenizer.pad != ROBERTA_PAD:
-        raise ConfigurationError(
-            f"a RoBERTa whose padding is token {tokenizer.pad} has no counterpart there: theirs is token {ROBERTA_PAD}"
-        )
-    made.notes.update(notes, pad_token_id=tokenizer.pad)
+    made_of(run.model).notes.update(_special(run.model, run.habits))
     save(run.model, folder)
-    tokenizer.normalising(data.normalise, data.strip).save(folder / JOINT[0])
-    names = tokenizer.spellings()
-    described = {
+    write_tokenizers((run.source, run.target), run.path, folder)
+    own = " and AutoTokenizer" if run.source is run.target else "; its two tokenizers are files of their own"
+    return f"AutoModel{own}"
+
+
+def _special(model: nn.Module, habits: Habits) -> dict[str, int]:
+    """The special tokens of what is written, as their configs name them."""
+    named = {"pad_token_id": habits.pad, "eos_token_id": habits.end}
+    return {**named, f"{'decoder_start' if isinstance(model, EncoderDecoder) else 'bos'}_token_id": habits.start}
+
+
+def _write_reader(run: Reader, folder: Path, notes: dict[str, Any]) -> None:
+    """Write a run that has one tokenizer, which does what the run does to texts."""
+    made, data = made_of(run.model), run.recipe.data
+    if made.family == "roberta" and run.tokenizer.pad != ROBERTA_PAD:
+        raise ConfigurationError(
+            f"a RoBERTa whose padding is token {run.tokenizer.pad} has no counterpart there: "
+            f"theirs is token {ROBERTA_PAD}"
+        )
+    made.notes.update(notes, pad_token_id=run.tokenizer.pad)
+    save(run.model, folder)
+    tokenizer = run.tokenizer.normalising(data.normalise, data.strip)
+    if isinstance(run, Filler | LanguageModel):
+        tokenizer.add_frame(ending=isinstance(run, Filler))
+    tokenizer.save(folder / JOINT[0])
+    _write(folder / "tokenizer_config.json", _tokenizer_facts(run))
+
+
+def _tokenizer_facts(run: Reader) -> dict[str, Any]:
+    """What `transformers` must be told of a tokenizer beside its file."""
+    names = run.tokenizer.spellings()
+    start, end = ("bos", "eos") if isinstance(run, LanguageModel | Denoiser) else ("cls", "sep")
+    encodes = isinstance(run, Classifier | Answerer | Filler)
+    facts = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": names["pad"],
-        "cls_token": names["start"],
-        "sep_token": names["end"],
+        f"{start}_token": names["start"],
+        f"{end}_token": names["end"],
         "unk_token": names["unknown"],
-        "model_max_length": data.max_tokens,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-        "split_special_tokens": True,  # "<end>" in a text is only text
+        "model_max_length": run.recipe.data.max_tokens,
+        "model_input_names": ["input_ids", *(["token_type_ids"] if encodes else []), "attention_mask"],
+        "split_special_tokens": not isinstance(run, Filler | Denoiser),  # "<end>" in a text is only text
     }
-    _write(folder / "tokenizer_config.json", described)
+    return facts | ({"mask_token": run.tokenizer.tokens([run.tokenizer.mask])[0]} if isinstance(run, Filler) else {})
 
 
 def _image_classifier(run: ImageClassifier, folder: Path) -> str:

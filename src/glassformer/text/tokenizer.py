@@ -102,12 +102,15 @@ class Tokenizer:
         """The ids of a text with the special tokens around it that the tokenizer's own file asks for."""
         return list(self._engine.encode(text, add_special_tokens=True).ids)
 
-    def add_frame(self) -> None:
-        """Let texts be framed, as `<start> text <end>` or `<start> text <end> text <end>`, if its file has no frame."""
+    def add_frame(self, ending: bool = True) -> None:
+        """Let texts be framed, as `<start> text <end>` or `<start> text <end> text <end>`, if its file has no frame.
+
+        Without an `ending` only the start is put before a text, which somebody will go on with.
+        """
         if self._engine.num_special_tokens_to_add(False) == 0:
             start, end = (str(self._engine.id_to_token(token)) for token in (self.start, self.end))
             self._engine.post_processor = processors.TemplateProcessing(
-                single=f"{start} $A {end}",
+                single=f"{start} $A {end}" if ending else f"{start} $A",
                 pair=f"{start} $A {end} $B:1 {end}:1",
                 special_tokens=[(start, self.start), (end, self.end)],
             )
