@@ -77,9 +77,7 @@ def table(found: list[Learned], names: dict[str, str]) -> None:
     print("| | learned parameters | " + " | ".join(names) + " | processor seconds | memory |")
     print("| --- | --- |" + " --- |" * (len(names) + 2))
     for each in found:
-        scores = " | ".join(
-            form.format(each.scores[name]) if name in each.scores else "" for name, form in names.items()
-        )
+        known = [form.format(each.scores[name]) if name in each.scores else "" for name, form in names.items()]
         share = f"{each.trained:,} ({each.trained / each.of:.1%})" if each.of else "none"
         print(f"| {each.name} | {share} | {' | '.join(known)} | {each.seconds:,.0f} | {each.megabytes:,.0f} MB |")
 
