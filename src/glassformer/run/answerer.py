@@ -22,7 +22,7 @@ from glassformer.evaluation import AnswerScores, answer_scores
 from glassformer.parts import pad
 from glassformer.recipe import AnsweringTask, Recipe
 from glassformer.run.classifier import tells_segments
-from glassformer.run.held_out import Progress, device_of, held_out
+from glassformer.run.held_out import Progress, by_length, device_of, held_out
 from glassformer.tasks import segments_of, span_loss
 from glassformer.text import Tokenizer
 
@@ -131,12 +131,10 @@ class Answerer:
     ) -> tuple[list[Answer], float]:
         """The answers to all questions, and the mean loss of the right places; rows of like length go together."""
         device, budget = device_of(self.model), self.recipe.train.batch_tokens
-        left = sorted(rows, key=lambda row: len(row.window.tokens))
         found: list[list[Found]] = [[] for _ in questions]
-        loss = 0.0
-        while left:
-            fitting = max(1, min(len(left), budget // len(left[-1].window.tokens)))
-            some, left = left[-fitting:], left[:-fitting]
+        loss, done = 0.0, 0
+        for numbers in by_length([len(row.window.tokens) for row in rows], budget):
+            some = [rows[number] for number in numbers]
             tokens, keep = (each.to(device) for each in pad([row.window.tokens for row in some], self.tokenizer.pad))
             segments = segments_of(tokens, self.tokenizer.end) if tells_segments(self.model) else None
             logits = self.model(tokens, keep, segments).float()  # (B, T, 2)
@@ -144,8 +142,9 @@ class Answerer:
             contexts = [questions[row.question][1] for row in some]
             for row, each in zip(some, self._best(some, contexts, logits.cpu()), strict=True):
                 found[row.question].append(each)
+            done += len(some)
             if progress is not None:
-                progress(len(rows) - len(left), len(rows))
+                progress(done, len(rows))
         answers = [self._answer(each, context) for each, (_, context) in zip(found, questions, strict=True)]
         return answers, loss / max(1, 2 * len(rows))
 

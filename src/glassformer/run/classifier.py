@@ -18,7 +18,7 @@ from glassformer.evaluation import ClassScores, baseline
 from glassformer.parts import pad
 from glassformer.recipe import Recipe
 from glassformer.run.folder import SAMPLE, read_pairs
-from glassformer.run.held_out import Progress, device_of, held_out
+from glassformer.run.held_out import Progress, by_length, device_of, held_out
 from glassformer.run.labelling import ClassEvaluation, Classified, classified, compared, number_of
 from glassformer.tasks import segments_of
 from glassformer.text import Tokenizer
@@ -76,18 +76,16 @@ class Classifier:
         """Of each label for each text, (B, C); texts of like length go together."""
         limit, budget = self.recipe.data.max_tokens, self.recipe.train.batch_tokens
         framed = self.tokenizer.frame([self._parts(text) for text in texts], limit)
-        left = sorted(range(len(framed)), key=lambda row: len(framed[row]))
-        found = torch.zeros(len(framed), len(self.labels))
-        while left:
-            fitting = max(1, min(len(left), budget // len(framed[left[-1]])))
-            rows, left = left[-fitting:], left[:-fitting]
+        found, done = torch.zeros(len(framed), len(self.labels)), 0
+        for rows in by_length([len(ids) for ids in framed], budget):
             tokens, keep = (
                 each.to(device_of(self.model)) for each in pad([framed[row] for row in rows], self.tokenizer.pad)
             )
             segments = segments_of(tokens, self.tokenizer.end) if tells_segments(self.model) else None
             found[rows] = F.log_softmax(self.model(tokens, keep, segments).float(), dim=-1).cpu()
+            done += len(rows)
             if progress is not None:
-                progress(len(framed) - len(left), len(framed))
+                progress(done, len(framed))
         return found
 
     def _parts(self, text: Text) -> list[str]:

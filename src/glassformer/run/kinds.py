@@ -177,10 +177,6 @@ def _seeing(recipe: Recipe, model: nn.Module, prepared: PreparedImages, path: Pa
     return ImageClassifier(recipe, model, prepared.labels, path)
 
 
-def _answering(recipe: Recipe, model: nn.Module, prepared: Prepared, path: Path | None) -> Answerer:
-    return Answerer(recipe, model, prepared.source_tokenizer, path)
-
-
 def _alone(kind: Callable[..., Use]) -> Callable[[Recipe, nn.Module, Prepared, Path | None], Use]:
     """What uses a model with a tokenizer and nothing else."""
     return lambda recipe, model, prepared, path: kind(recipe, model, prepared.source_tokenizer, path)
@@ -207,16 +203,11 @@ def _load_image_classifier(path: Path, device: str) -> ImageClassifier:
     return ImageClassifier(files.read_run_recipe(path), model, files.read_config(path)["labels"], path)
 
 
-def _load_answerer(path: Path, device: str) -> Answerer:
-    tokenizer, _ = files.read_tokenizers(path)
-    return Answerer(files.read_run_recipe(path), files.read_model(path).to(resolve(device)), tokenizer, path)
-
-
 KINDS: dict[str, Kind] = {
     "translation": Kind(translation_loss, _pairs, _translating, Run.load, note=_keep_habits),
     "classification": Kind(classification_loss, _texts, _classifying, _load_classifier, note=_keep_sample),
     "images": Kind(image_loss, _images, _seeing, _load_image_classifier, prepare_images, write_images),
-    "answering": Kind(answering_loss, _windows, _answering, _load_answerer),
+    "answering": Kind(answering_loss, _windows, _alone(Answerer), _load(Answerer)),
     "language-modelling": Kind(language_loss, _documents, _alone(LanguageModel), _load(LanguageModel)),
     "masked-language-modelling": Kind(masked_loss, _gaps, _alone(Filler), _load(Filler)),
     "span-corruption": Kind(translation_loss, _stretches, _alone(Denoiser), _load(Denoiser)),
