@@ -1,6 +1,7 @@
 """Classifying by command: texts and images, files and pipes, and what cannot be read."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,16 @@ def test_a_line_in_a_line_out_in_order(texts: Path, command: Command, tmp_path: 
     assert (first["label"], list(first["probabilities"]), second["label"]) == ("fruit", ["fruit"], None)
 
 
+def test_what_to_try_next_with_two_texts_has_a_tab_between_them(command: Command, tmp_path: Path) -> None:
+    rows = [(f"{text} {number}", text[::-1], label) for number, (text, label) in enumerate(examples(60))]
+    asked = text_recipe(table(tmp_path / "t.tsv", rows), source={"columns": [0, 1, 2]}, train={"steps": 1})
+    told = command("train", write(tmp_path / "r.toml", make_recipe(asked)), "--out", tmp_path / "run").out
+    line = next(line for line in told.splitlines() if line.startswith("  printf "))
+    shell = ["/bin/sh", "-c", line.split(" | ")[0]]
+    said = subprocess.run(shell, capture_output=True, check=True).stdout  # noqa: S603  # as a user types it
+    assert len(said.decode().removesuffix("\n").split("\t")) == 2
+
+
 def test_evaluating_shows_the_baseline_too(texts: Path, command: Command, tmp_path: Path) -> None:
     answer = command("evaluate", "--run", texts)
     assert "baseline: TF-IDF + logistic regression 100.00%" in answer.out
@@ -45,7 +56,9 @@ def test_evaluating_shows_the_baseline_too(texts: Path, command: Command, tmp_pa
     facts = json.loads(command("evaluate", "--run", texts, "--data", mine, "--json").out)
     assert facts["texts"] == 20
     assert facts["baseline"]["accuracy"] > 0.9
-    complains(command("evaluate", "--run", texts, "--beam", "3"), 2, "--beam and --int8 are for runs that write")
+    complains(
+        command("evaluate", "--run", texts, "--beam", "3"), 2, "--beam, --int8 and --rouge are for runs that write"
+    )
 
 
 def test_images_by_name_and_by_pipe(images: Path, command: Command, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_from_a_text_to_answers(command: Command, tmp_path: Path, task: str, ver
     described = command("data", tmp_path / "r.toml")
     assert "tokens per word: source" in described.out
     complains(command("translate", "--run", run, stdin=b"a\n"), 2, "does not translate", task)
-    complains(command("evaluate", "--run", run, "--int8"), 2, "--beam and --int8")
+    complains(command("evaluate", "--run", run, "--int8"), 2, "--beam, --int8 and --rouge")
 
 
 def test_texts_without_a_gap_get_a_sentence(command: Command, tmp_path: Path) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.showing import bar, next_commands, say
+from glassformer.cli.showing import bar, next_commands, quoted, refuse, say
 from glassformer.decoding import Sampler
-from glassformer.errors import ConfigurationError
 from glassformer.run import Denoiser, Filler, LanguageModel
 from glassformer.text import MASKS
 
@@ -29,7 +27,7 @@ def went_on(run: LanguageModel, folder: Path, examples: Examples) -> None:
     _scores(run, folder, examples)
     next_commands(
         folder,
-        f"{{command}} generate --run {{run}} {_quoted(prompts[0])} --temperature 0.8 --stream",
+        f"{{command}} generate --run {{run}} {quoted(_line(prompts[0]))} --temperature 0.8 --stream",
         "{command} evaluate --run {run}",
         "{command} recipes",
     )
@@ -46,7 +44,7 @@ def filled(run: Filler, folder: Path, examples: Examples) -> None:
     _scores(run, folder, examples)
     next_commands(
         folder,
-        f"{{command}} fill --run {{run}} {_quoted(texts[0] if texts else MASKS[1])}",
+        f"{{command}} fill --run {{run}} {quoted(_line(texts[0] if texts else MASKS[1]))}",
         "{command} evaluate --run {run}",
         "{command} recipes",
     )
@@ -61,7 +59,7 @@ def mended(run: Denoiser, folder: Path, examples: Examples) -> None:
     _scores(run, folder, examples)
     next_commands(
         folder,
-        f"{{command}} fill --run {{run}} {_quoted(texts[0])}",
+        f"{{command}} fill --run {{run}} {quoted(_line(texts[0]))}",
         "{command} train translate --set model.pretrained={run}",
         "{command} recipes",
     )
@@ -83,8 +81,7 @@ def _scores(run: Any, folder: Path, examples: Examples) -> None:
 
 def document_report(run: Any, examples: Examples, **options: Any) -> tuple[dict[str, Any], list[str]]:
     """How a run does on some texts."""
-    if any(options.values()):
-        raise ConfigurationError(f"{run.path} does not translate: --beam and --int8 are for runs that do")
+    refuse(run.path, options)
     with bar("evaluating", len(examples)) as progress:
         found = run.evaluate(examples, progress)
     facts, more = {"texts": len(examples), "loss": found.loss, "perplexity": found.perplexity}, []
@@ -96,11 +93,6 @@ def document_report(run: Any, examples: Examples, **options: Any) -> tuple[dict[
         more = [f"accuracy       {found.accuracy:.2%} of {found.hidden:,} hidden tokens"]
     per_token = f"perplexity     {found.perplexity:.3f} per token   (loss {found.loss:.4f})"
     return facts, [f"{len(examples):,} texts", per_token, *more]
-
-
-def _quoted(text: str) -> str:
-    """A text as a shell takes it; braces are doubled for who puts names into the command."""
-    return shlex.quote(_line(text)).replace("{", "{{").replace("}", "}}")
 
 
 def _line(text: str) -> str:

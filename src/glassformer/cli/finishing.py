@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,9 +13,9 @@ from rich.text import Text
 from glassformer.cli.documents import document_report, filled, mended, went_on
 from glassformer.cli.labelling import images_classified, texts_classified
 from glassformer.cli.labelling import report as label_report
-from glassformer.cli.showing import SCORED, bar, next_commands, out, say
+from glassformer.cli.showing import SCORED, bar, next_commands, out, quoted, refuse, say
 from glassformer.data import BETWEEN
-from glassformer.errors import ConfigurationError, InputError
+from glassformer.errors import InputError
 from glassformer.evaluation import Rouge
 from glassformer.looking.figures import attention_figure, attention_text, loss_figure
 from glassformer.run import Answerer, Classifier, Denoiser, Filler, ImageClassifier, LanguageModel, Run
@@ -69,7 +68,7 @@ def _translated(run: Run, folder: Path, pairs: Examples) -> None:
     say(f"\nThe run is in {folder}, the pictures are {folder / 'attention.png'} and loss.png.")
     next_commands(
         folder,
-        f"echo {shlex.quote(source)} | {{command}} translate --run {{run}} --nbest 3",
+        f"echo {quoted(source)} | {{command}} translate --run {{run}} --nbest 3",
         "{command} evaluate --run {run}",
         "{command} recipes",
     )
@@ -115,7 +114,7 @@ def _answered(run: Answerer, folder: Path, examples: Examples) -> None:
     for line in _answer_lines(found):
         say(line)
     say(f"\nThe run is in {folder}, the picture of its loss is {folder / 'loss.png'}.")
-    question = shlex.quote(examples[0][0].split(BETWEEN)[0])
+    question = quoted(examples[0][0].split(BETWEEN)[0])
     next_commands(
         folder,
         f"{{command}} answer --run {{run}} --context FILE {question}",
@@ -125,8 +124,7 @@ def _answered(run: Answerer, folder: Path, examples: Examples) -> None:
 
 
 def _answer_report(run: Answerer, examples: Examples, **options: Any) -> Report:
-    if any(options.values()):
-        raise ConfigurationError(f"{run.path} answers: --beam, --int8 and --rouge are for runs that write")
+    refuse(run.path, options)
     with bar("evaluating", len(examples)) as progress:
         found = run.evaluate(examples, progress)
     return {"questions": len(examples), "loss": found.loss, **asdict(found.scores)}, _answer_lines(found)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -13,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.cli.showing import bar, next_commands, say
+from glassformer.cli.showing import bar, next_commands, quoted, refuse, say
 from glassformer.data import BETWEEN
 from glassformer.data.images import PreparedImages
-from glassformer.errors import ConfigurationError
 from glassformer.evaluation import BASELINE, ClassScores
 from glassformer.looking.figures import confusion_figure
 from glassformer.recipe import Recipe
@@ -34,10 +32,12 @@ def texts_classified(run: Classifier, folder: Path, examples: Examples) -> None:
     known = [each for each in examples if each[1] in run.labels]
     names = [_short(source) for source, _ in known]
     _finished(run, folder, known, names)
-    text = shorten(min((source for source, _ in examples), key=len).replace(BETWEEN, "\t"), WIDEST, placeholder="")
+    shortest = min((source for source, _ in examples), key=len).split(BETWEEN)
+    texts = [quoted(shorten(each, WIDEST, placeholder="")) for each in shortest]
+    said = f"echo {texts[0]}" if len(texts) == 1 else rf"printf '%s\t%s\n' {' '.join(texts)}"
     next_commands(
         folder,
-        f"echo {shlex.quote(text)} | {{command}} classify --run {{run}}",
+        f"{said} | {{command}} classify --run {{run}}",
         "{command} evaluate --run {run}",
         "{command} recipes",
     )
@@ -70,8 +70,7 @@ def _finished(run: Classifier | ImageClassifier, folder: Path, examples: Example
 
 def report(run: Classifier | ImageClassifier, examples: Examples, **options: Any) -> Report:
     """How a run does on some labelled examples."""
-    if any(options.values()):
-        raise ConfigurationError(f"{run.path} classifies: --beam and --int8 are for runs that write")
+    refuse(run.path, options)
     with bar("evaluating", len(examples)) as progress:
         found = run.evaluate(examples, progress)
     if run.path is not None:

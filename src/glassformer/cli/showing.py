@@ -20,7 +20,7 @@ from rich.progress import Progress
 
 from glassformer.data import Prepared, Report, read_pairs
 from glassformer.data.labelled import IMAGES, labelled_files
-from glassformer.errors import InputError
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.recipe import Recipe, Source, SquadSource, TextSource, TsvSource
 from glassformer.usual import DOCUMENTS
 
@@ -101,6 +101,17 @@ def command() -> str:
 def say(line: str) -> None:
     """A line for people, as it is."""
     out.print(line, markup=False, soft_wrap=True)
+
+
+def quoted(text: str) -> str:
+    """A text as a shell takes it; braces are doubled for who puts names into the command."""
+    return shlex.quote(text).replace("{", "{{").replace("}", "}}")
+
+
+def refuse(run: Path | None, options: dict[str, Any]) -> None:
+    """Complain of options that only runs have which write."""
+    if any(options.values()):
+        raise ConfigurationError(f"{run} does not translate: --beam, --int8 and --rouge are for runs that write")
 
 
 def next_commands(folder: Path, *commands: str) -> None:
