@@ -33,6 +33,10 @@ def test_a_line_in_a_line_out_in_order(texts: Path, command: Command, tmp_path: 
     (tmp_path / "a.txt").write_text("a saw\n", encoding="utf-8")
     answer = command("classify", "--run", texts, tmp_path / "a.txt", tmp_path / "a.txt", "--top", "2")
     assert [line.split("\t")[::2] for line in answer.out.splitlines()] == [["tool", "fruit"]] * 2
+    answer = command("classify", "--run", texts, stdin=b"a plum\n\n" + b"a saw " * 20 + b"\n")
+    assert answer.err == (
+        "glassformer: line 3: longer than the 16 tokens that the model reads: what comes after them is left out\n"
+    )
     answer = command("classify", "--run", texts, "--json", stdin=b"a plum\n\n")
     first, second = map(json.loads, answer.out.splitlines())
     assert (first["label"], list(first["probabilities"]), second["label"]) == ("fruit", ["fruit"], None)

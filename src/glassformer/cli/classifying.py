@@ -41,17 +41,21 @@ def classify(
     if isinstance(loaded, ImageClassifier):
         _images(loaded, iter(files) if files else read_lines("-"), top, as_json)
         return
+    first = 1
     for lines in portions(chain.from_iterable(read_lines(file) for file in files or ["-"])):
-        _texts(loaded, lines, top, as_json)
+        _texts(loaded, lines, first, top, as_json)
+        first += len(lines)
 
 
-def _texts(run: Any, lines: list[str], top: int, as_json: bool) -> None:
+def _texts(run: Any, lines: list[str], first: int, top: int, as_json: bool) -> None:
     """Write a line for each line; of an empty one, an empty one."""
-    from glassformer.cli.showing import bar
+    from glassformer.cli.showing import bar, tell_cut
 
+    full = [number for number, line in enumerate(lines, start=first) if _full(line)]
     texts = [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines if _full(line)]
     with bar("classifying", len(texts)) as progress:
         answers: Iterator[Any] = iter(run.classify(texts, progress))
+    tell_cut([full[row] for row in run.longer(texts)], run.recipe.data.max_tokens)
     for line in lines:
         answer = next(answers) if _full(line) else None
         if as_json:

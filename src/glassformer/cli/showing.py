@@ -90,6 +90,14 @@ def portions(lines: Iterator[Line]) -> Iterator[list[Line]]:
         yield portion
 
 
+def tell_cut(rows: list[int], limit: int) -> None:
+    """Say that of some lines, by their numbers, only the beginning was read."""
+    if rows:
+        others = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+        what = f"longer than the {limit:,} tokens that the model reads: what comes after them is left out"
+        sys.stderr.write(f"glassformer: line {rows[0]:,}{others}: {what}\n")
+
+
 def command() -> str:
     """How Glassformer is called here: by its name, or as it was."""
     if shutil.which("glassformer"):

@@ -48,6 +48,11 @@ class Classifier:
             raise InputError("classify takes a list of texts: put the text into brackets")
         return classified(self._log_probabilities(texts, progress), self.labels)
 
+    def longer(self, texts: Sequence[Text]) -> list[int]:
+        """Which of some texts are longer than what is read of them, by their places."""
+        framed = self.tokenizer.frame([self._parts(text) for text in texts])
+        return [row for row, ids in enumerate(framed) if len(ids) > self.recipe.data.max_tokens]
+
     def evaluate(self, examples: Sequence[tuple[str, str]], progress: Progress | None = None) -> ClassEvaluation:
         """Classify the texts of some examples, and compare with their labels."""
         if not examples:

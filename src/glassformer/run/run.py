@@ -282,6 +282,11 @@ class Run:
         ids = self._ids(text)[: self.habits.room(self.recipe.data.max_tokens)]
         return [*self.habits.before, *ids, *self.habits.after] if ids else []
 
+    def longer(self, texts: Sequence[str]) -> list[int]:
+        """Which of some texts are longer than what is read of them, by their places."""
+        room = self.habits.room(self.recipe.data.max_tokens)
+        return [row for row, text in enumerate(texts) if len(self._ids(text)) > room]
+
     def _written(self, text: str) -> list[int]:
         """A target text as tokens, as in training but for its start and end; cut off where sources are."""
         return [*self.habits.lead, *self.target.encode(text)[: self.habits.room(self.recipe.data.max_tokens)]]
