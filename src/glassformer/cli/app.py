@@ -119,7 +119,8 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="a TSV of source and target (of two texts and a label: three columns); the run's own if not given",
+            help="a TSV of source and target (of two texts and a label: three columns), a text, SQuAD's JSON, or a "
+            "folder of labels' images, as the run's task wants; the run's own if not given",
         ),
     ] = None,
     split: Annotated[str, typer.Option(metavar="NAME", help="valid or test, of the run's own data")] = "test",
@@ -134,7 +135,7 @@ def evaluate(
 ) -> None:
     """Score a run. Translation: sacreBLEU with its signature, chrF, exact match, perplexity. Labels: accuracy, F1.
 
-    Answers: exact match and F1 as SQuAD defines them.
+    Answers: exact match and F1 as SQuAD defines them. Documents: perplexity per token and word, bits per byte.
 
     - `glassformer evaluate --run runs/dates`
     - `glassformer evaluate --run runs/dates --data mine.tsv --json`
@@ -144,7 +145,7 @@ def evaluate(
     from glassformer.run import load
 
     loaded = load(run, device, adapter)
-    pairs = loaded.pairs(split) if data is None else file_pairs(data, loaded.recipe)
+    pairs = loaded.pairs(split) if data is None else file_pairs(data, loaded.recipe, getattr(loaded, "labels", None))
     facts, lines = report(loaded, pairs, beam=beam, int8=int8, rouge=rouge)
     sys.stdout.write(json.dumps(facts) + "\n" if as_json else "".join(f"{line}\n" for line in lines))
 

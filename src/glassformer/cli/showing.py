@@ -22,6 +22,7 @@ from glassformer.data import Prepared, Report, read_pairs
 from glassformer.data.labelled import IMAGES, labelled_files
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.recipe import Recipe, Source, SquadSource, TextSource, TsvSource
+from glassformer.run.labelling import number_of
 from glassformer.usual import DOCUMENTS
 
 Line = TypeVar("Line")
@@ -45,13 +46,20 @@ def bar(name: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
         yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
-def file_pairs(path: Path, recipe: Recipe) -> list[tuple[Any, str]]:
-    """A file's examples: of a TSV, a text, a file in SQuAD's layout; of images' labels' folders."""
+def file_pairs(path: Path, recipe: Recipe, labels: list[str] | None = None) -> list[tuple[Any, str]]:
+    """A file's examples: of a TSV, a text, a file in SQuAD's layout; of images' labels' folders.
+
+    Where `labels` are given, a label that is not among them is complained of with its place.
+    """
     if recipe.task.kind == "images":
         return [*labelled_files(path, IMAGES)]
     report = Report()
     found = read_pairs(_file_source(str(path), recipe), "train", Path.cwd(), report, strict=False)
-    pairs = [(pair.source, pair.target) for pair in found]
+    pairs = []
+    for pair in found:
+        if labels is not None:
+            number_of(pair.target, labels, f"{pair.place}: ")
+        pairs.append((pair.source, pair.target))
     if report.examples:
         raise InputError(report.examples[0])
     if not pairs:

@@ -59,10 +59,10 @@ def compared(log_probabilities: Tensor, right: list[str], labels: list[str]) -> 
     return ClassEvaluation(scores, loss, labels, classified(log_probabilities, labels))
 
 
-def number_of(label: str, labels: list[str]) -> int:
-    """The number of a label, which must be one of those in training."""
+def number_of(label: str, labels: list[str], place: str = "") -> int:
+    """The number of a label, which must be one of those in training; `place` is where it stands."""
     if label not in labels:
         near = get_close_matches(label, labels, n=1)
         known = f"did you mean {near[0]}?" if near else f"they are {', '.join(labels[:20])}"
-        raise InputError(f"{label!r} is not among the labels of this run's training: {known}")
+        raise InputError(f"{place}{label!r} is not among the labels of this run's training: {known}")
     return labels.index(label)
