@@ -60,8 +60,8 @@ def mended(run: Denoiser, folder: Path, examples: Examples) -> None:
     next_commands(
         folder,
         f"{{command}} fill --run {{run}} {quoted(_line(texts[0]))}",
-        "{command} train translate --set model.pretrained={run}",
-        "{command} recipes",
+        "{command} recipes summarise > my.toml",
+        "{command} train my.toml --set model.pretrained={run}",
     )
 
 
