@@ -130,3 +130,13 @@ def test_a_mender_reads_and_writes_alike(tmp_path: Path) -> None:
         theirs = model(**inputs, decoder_input_ids=written).logits
         ours = run.model(inputs["input_ids"], written)
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_what_writes_brings_a_tokenizer_that_reads_alike(tmp_path: Path) -> None:
+    table(tmp_path / "t.tsv", [(f"the old {a} {b}", f"{b} {a}") for a in "abcdefgh" for b in "abcdefgh"])
+    asked = text_recipe(tmp_path / "t.tsv", model={"family": "t5"}, train={"steps": 1, "smoothing": 0.0})
+    run = gf.train({**asked, "task": {"kind": "translation"}}, tmp_path / "run")
+    assert export(run, tmp_path / "out") == "AutoModel and AutoTokenizer"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    for text in ("the old a b", " the  old <end> c"):
+        assert tokenizer(text)["input_ids"] == run.encode(text)

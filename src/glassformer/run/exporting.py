@@ -20,9 +20,11 @@ from glassformer.run.folder import JOINT, write_text
 from glassformer.run.image_classifier import ImageClassifier
 from glassformer.run.importing import write_tokenizers
 from glassformer.run.language import LanguageModel
-from glassformer.text import Habits, own_habits
+from glassformer.run.run import Run
+from glassformer.text import Habits, Tokenizer, own_habits
 
 Reader = Classifier | Answerer | Filler | LanguageModel | Denoiser  # what has one tokenizer
+TOLD = "tokenizer_config.json"
 ROBERTA_PAD = 1  # its positions count from there, in transformers too
 
 
@@ -45,8 +47,11 @@ def export(run: Any, folder: Path) -> str:
     made_of(run.model).notes.update(_special(run.model, run.habits))
     save(run.model, folder)
     write_tokenizers((run.source, run.target), run.path, folder)
-    own = " and AutoTokenizer" if run.source is run.target else "; its two tokenizers are files of their own"
-    return f"AutoModel{own}"
+    if run.source is not run.target:
+        return "AutoModel; its two tokenizers are files of their own"
+    if run.path is None or not (run.path / TOLD).is_file():  # else it was copied
+        _write_tokenizer(run, run.source, folder)
+    return "AutoModel and AutoTokenizer"
 
 
 def _special(model: nn.Module, habits: Habits) -> dict[str, int]:
@@ -57,7 +62,7 @@ def _special(model: nn.Module, habits: Habits) -> dict[str, int]:
 
 def _write_reader(run: Reader, folder: Path, notes: dict[str, Any]) -> None:
     """Write a run that has one tokenizer, which does what the run does to texts."""
-    made, data = made_of(run.model), run.recipe.data
+    made = made_of(run.model)
     if made.family == "roberta" and run.tokenizer.pad != ROBERTA_PAD:
         raise ConfigurationError(
             f"a RoBERTa whose padding is token {run.tokenizer.pad} has no counterpart there: "
@@ -65,19 +70,18 @@ def _write_reader(run: Reader, folder: Path, notes: dict[str, Any]) -> None:
         )
     made.notes.update(notes, pad_token_id=run.tokenizer.pad)
     save(run.model, folder)
-    tokenizer = run.tokenizer.normalising(data.normalise, data.strip)
+    _write_tokenizer(run, run.tokenizer, folder)
+
+
+def _write_tokenizer(run: Reader | Run, own: Tokenizer, folder: Path) -> None:
+    """Write a run's tokenizer, and what `transformers` must be told of it beside its file."""
+    tokenizer = own.normalising(run.recipe.data.normalise, run.recipe.data.strip)
     if isinstance(run, Filler | LanguageModel):
         tokenizer.add_frame(ending=isinstance(run, Filler))
     tokenizer.save(folder / JOINT[0])
-    _write(folder / "tokenizer_config.json", _tokenizer_facts(run))
-
-
-def _tokenizer_facts(run: Reader) -> dict[str, Any]:
-    """What `transformers` must be told of a tokenizer beside its file."""
-    names = run.tokenizer.spellings()
-    start, end = ("bos", "eos") if isinstance(run, LanguageModel | Denoiser) else ("cls", "sep")
-    encodes = isinstance(run, Classifier | Answerer | Filler)
-    facts = {
+    names, encodes = own.spellings(), isinstance(run, Classifier | Answerer | Filler)
+    start, end = ("cls", "sep") if encodes else ("bos", "eos")
+    facts: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "pad_token": names["pad"],
         f"{start}_token": names["start"],
@@ -87,7 +91,9 @@ def _tokenizer_facts(run: Reader) -> dict[str, Any]:
         "model_input_names": ["input_ids", *(["token_type_ids"] if encodes else []), "attention_mask"],
         "split_special_tokens": not isinstance(run, Filler | Denoiser),  # "<end>" in a text is only text
     }
-    return facts | ({"mask_token": run.tokenizer.tokens([run.tokenizer.mask])[0]} if isinstance(run, Filler) else {})
+    if isinstance(run, Filler):
+        facts["mask_token"] = own.tokens([own.mask])[0]
+    _write(folder / TOLD, facts)
 
 
 def _image_classifier(run: ImageClassifier, folder: Path) -> str:
