@@ -14,8 +14,9 @@ from torch import nn
 import glassformer.pretrained as pretrained
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.models import FAMILIES, bert, gpt2, transformer
-from glassformer.parts import adapt, adapters, use
+from glassformer.parts import adapt, adapters, merged, use
 from glassformer.parts.lora import lora_parts
+from glassformer.pretrained.bases import BASE
 from glassformer.pretrained.lora import CONFIG, PICKLED, WEIGHTS
 
 TOKENS = torch.tensor([[5, 6, 7, 8], [9, 4, 3, 2]])
@@ -54,7 +55,7 @@ def test_an_adapter_is_small_and_read_back_over_the_same_base(tmp_path: Path) ->
     stirred(adapt(whole, rank=8, targets=["query", "value"]))
     pretrained.save_lora(whole, tmp_path)
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 40_000
-    assert sorted(path.name for path in tmp_path.iterdir()) == [CONFIG, WEIGHTS]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [CONFIG, WEIGHTS, BASE]
     again = FAMILIES["bert"](vocabulary=9000, answer="classes", **sizes).eval()
     again.load_state_dict(weights)
     pretrained.load_lora(again, tmp_path)
@@ -158,9 +159,25 @@ def test_a_head_for_other_classes_is_refused_and_changes_nothing(tmp_path: Path)
 def test_a_stack_without_its_prefix_is_found(tmp_path: Path) -> None:
     """As `peft` writes an adapter of a BertModel, which is then put under a head."""
     numbers: dict[str, Any] = {**SMALL, "hidden": 12, "length": 10}
+    torch.manual_seed(0)
     pretrained.save_lora(stirred(adapt(bert(**numbers), rank=2, targets=["query"])), tmp_path)
     assert not any("model.bert." in name for name in load_file(tmp_path / WEIGHTS))
+    torch.manual_seed(0)
     assert len(lora_parts(pretrained.load_lora(bert(**numbers, answer="classes"), tmp_path))) == 2
+
+
+def test_another_base_of_the_same_shape_is_refused(tmp_path: Path) -> None:
+    numbers: dict[str, Any] = {**SMALL, "hidden": 12, "length": 10}
+    one = adapt(bert(**numbers), rank=2, targets=["query"])
+    pretrained.save_lora(one, tmp_path)
+    with pytest.raises(InputError, match=r"learned over another base: encoder.blocks.0.attention.part.query"):
+        pretrained.load_lora(bert(**numbers), tmp_path)
+    pretrained.load_lora(one, tmp_path, name="again")
+    rounded = merged(one).bfloat16()
+    pretrained.load_lora(rounded, tmp_path)  # 16 bits are the same base still
+    (tmp_path / BASE).write_text("[]", encoding="utf-8")
+    with pytest.raises(InputError, match=r"base.json is damaged"):
+        pretrained.load_lora(merged(one), tmp_path)
 
 
 @pytest.mark.parametrize(

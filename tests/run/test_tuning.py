@@ -81,10 +81,12 @@ def test_an_adapter_stands_over_any_run_with_its_base(checkpoint: Path, tmp_path
     adapted = gf.load(base.path, adapter=run.path / "adapter")
     for one, other in zip(adapted.classify(texts), run.classify(texts), strict=True):
         assert one.probability == pytest.approx(other.probability, abs=1e-5)
-    wider = tmp_path / "wider"
-    wider.mkdir()
-    other = gf.train(text_recipe(table(wider / "t.tsv", examples(80)), train={"steps": 1}), wider / "run")
-    with pytest.raises(InputError):
+    moved_on = tuned(checkpoint, tmp_path, "full")
+    assert moved_on.path is not None
+    with pytest.raises(InputError, match="was learned over another base"):
+        gf.load(moved_on.path, adapter=run.path / "adapter")
+    other = gf.train(text_recipe(tmp_path / "t.tsv", train={"steps": 1}), tmp_path / "other")
+    with pytest.raises(InputError, match="is no adapter for this model"):
         gf.load(other.path, adapter=run.path / "adapter")
 
 

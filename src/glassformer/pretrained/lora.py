@@ -2,6 +2,7 @@
 
 adapter_config.json             its numbers, and which parts it stands beside
 adapter_model.safetensors       A and B of each part, and the weights of what else has learned: a new head
+base.json                       of ours: some numbers of the base, to know it by
 
 Families with a counterpart go by the counterpart's names, so that `peft` and we read each other's files; others go by
 ours. Where they keep several of our matrices as one (GPT-2's query, key and value), theirs is read as one A for all and
@@ -32,6 +33,7 @@ from glassformer.parts.linears import LinearPart, linears, matrix
 from glassformer.parts.lora import DEFAULT, LowRank, attach, lora_parts
 from glassformer.pretrained import files
 from glassformer.pretrained.adapter import Config, made_of
+from glassformer.pretrained.bases import check_base, write_base
 from glassformer.pretrained.families import counterpart
 from glassformer.pretrained.names import Table, Tensors, line
 
@@ -89,6 +91,7 @@ def save_lora(
     tensors |= {f"{theirs}.lora_B.weight": each.up for theirs, each in thin.items()} | others
     config = _config(thin, modules, others, table)
     files.write(Path(folder), config, {PREFIX + key: tensors[key] for key in sorted(tensors)}, (CONFIG, WEIGHTS))
+    write_base(model, parts, Path(folder))
 
 
 def load_lora(model: Model, source: str | Path, name: str = DEFAULT) -> Model:
@@ -107,6 +110,7 @@ def load_lora(model: Model, source: str | Path, name: str = DEFAULT) -> Model:
     free = {theirs: own for theirs, own in modules.items() if theirs not in wholly}
     loras = _here(thin, config, free, model, folder)
     ours = table.to_ours(others, {own: weights[own] for own in weights if named[own] in others}, str(folder))
+    check_base(model, folder)
     model = attach(model, {own: each.lora for own, each in loras.items()}, name)
     with torch.no_grad():
         for own, part in _adapter(model, name).items():
