@@ -23,7 +23,7 @@ Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
 
 def _grey_or_three(colours: int) -> int:
     if colours not in (1, 3):
-        raise ValueError(f"an image has 1 colour or 3, not {colours}")
+        raise ValueError(f"task.colours is {colours}: an image has 1 colour or 3")
     return colours
 
 
