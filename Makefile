@@ -4,15 +4,21 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
+TOOLS := $(VENV)/.tools
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: setup demo test lint format bench clean
 
-setup: $(READY)
+setup: $(TOOLS)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Glassformer needs Python 3.11 or newer, not " + sys.version.split()[0] + ": make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv --clear $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --editable .
+	@touch $@
+
+$(TOOLS): $(READY)
+	$(PIP) --editable '.[dev]'
 	@touch $@
 
 demo: $(READY)
@@ -22,16 +28,16 @@ demo: $(READY)
 test: lint
 	$(RUN) -m pytest --numprocesses 2
 
-lint: $(READY)
+lint: $(TOOLS)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-format: $(READY)
+format: $(TOOLS)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-bench: $(READY)
+bench: $(TOOLS)
 	$(RUN) benchmarks/decode.py
 	$(RUN) benchmarks/train.py
 	$(RUN) benchmarks/generate.py
