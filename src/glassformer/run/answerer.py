@@ -19,10 +19,9 @@ from torch import Tensor, nn
 from glassformer.data.windows import ABSENT, Window, Windows, places, span_of, split
 from glassformer.errors import InputError
 from glassformer.evaluation import AnswerScores, answer_scores
-from glassformer.parts import pad
 from glassformer.recipe import AnsweringTask, Recipe
 from glassformer.run.classifier import tells_segments
-from glassformer.run.held_out import Progress, by_length, device_of, held_out
+from glassformer.run.held_out import Progress, held_out, in_batches
 from glassformer.tasks import segments_of, span_loss
 from glassformer.text import Tokenizer
 
@@ -130,21 +129,17 @@ class Answerer:
         self, questions: Sequence[Question], rows: list[Row], progress: Progress | None
     ) -> tuple[list[Answer], float]:
         """The answers to all questions, and the mean loss of the right places; rows of like length go together."""
-        device, budget = device_of(self.model), self.recipe.train.batch_tokens
+        read, budget = [row.window.tokens for row in rows], self.recipe.train.batch_tokens
         found: list[list[Found]] = [[] for _ in questions]
-        loss, done = 0.0, 0
-        for numbers in by_length([len(row.window.tokens) for row in rows], budget):
+        loss = 0.0
+        for numbers, tokens, keep in in_batches(read, budget, self.tokenizer.pad, self.model, progress):
             some = [rows[number] for number in numbers]
-            tokens, keep = (each.to(device) for each in pad([row.window.tokens for row in some], self.tokenizer.pad))
             segments = segments_of(tokens, self.tokenizer.end) if tells_segments(self.model) else None
             logits = self.model(tokens, keep, segments).float()  # (B, T, 2)
-            loss += float(span_loss(logits, keep, torch.tensor([row.right for row in some], device=device)))
+            loss += float(span_loss(logits, keep, torch.tensor([row.right for row in some], device=tokens.device)))
             contexts = [questions[row.question][1] for row in some]
             for row, each in zip(some, self._best(some, contexts, logits.cpu()), strict=True):
                 found[row.question].append(each)
-            done += len(some)
-            if progress is not None:
-                progress(done, len(rows))
         answers = [self._answer(each, context) for each, (_, context) in zip(found, questions, strict=True)]
         return answers, loss / max(1, 2 * len(rows))
 

@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from glassformer.data import BETWEEN, normalise
 from glassformer.errors import InputError
 from glassformer.evaluation import ClassScores, baseline
-from glassformer.parts import pad
 from glassformer.recipe import Recipe
 from glassformer.run.folder import SAMPLE, read_pairs
-from glassformer.run.held_out import Progress, by_length, device_of, held_out
+from glassformer.run.held_out import Progress, held_out, in_batches
 from glassformer.run.labelling import ClassEvaluation, Classified, classified, compared, number_of
 from glassformer.tasks import segments_of
 from glassformer.text import Tokenizer
@@ -81,16 +80,10 @@ class Classifier:
         """Of each label for each text, (B, C); texts of like length go together."""
         limit, budget = self.recipe.data.max_tokens, self.recipe.train.batch_tokens
         framed = self.tokenizer.frame([self._parts(text) for text in texts], limit)
-        found, done = torch.zeros(len(framed), len(self.labels)), 0
-        for rows in by_length([len(ids) for ids in framed], budget):
-            tokens, keep = (
-                each.to(device_of(self.model)) for each in pad([framed[row] for row in rows], self.tokenizer.pad)
-            )
+        found = torch.zeros(len(framed), len(self.labels))
+        for rows, tokens, keep in in_batches(framed, budget, self.tokenizer.pad, self.model, progress):
             segments = segments_of(tokens, self.tokenizer.end) if tells_segments(self.model) else None
             found[rows] = F.log_softmax(self.model(tokens, keep, segments).float(), dim=-1).cpu()
-            done += len(rows)
-            if progress is not None:
-                progress(done, len(framed))
         return found
 
     def _parts(self, text: Text) -> list[str]:

@@ -19,9 +19,8 @@ from glassformer.decoding import Limits, greedy
 from glassformer.errors import InputError
 from glassformer.evaluation import perplexity
 from glassformer.models import EncoderDecoder
-from glassformer.parts import pad
 from glassformer.recipe import CorruptionTask, Recipe
-from glassformer.run.held_out import Progress, by_length, device_of, held_out, shown
+from glassformer.run.held_out import Progress, device_of, held_out, in_batches, shown
 from glassformer.tasks import CorruptCollator, Corruption, restored, translation_loss
 from glassformer.tasks.gathering import Pairs
 from glassformer.text import SENTINEL, Tokenizer
@@ -65,14 +64,10 @@ class Denoiser:
             raise InputError("restore takes a list of texts: put the text into brackets")
         sentinels, rows = self.tokenizer.sentinels, [self._read(text) for text in texts]
         answers: dict[int, str] = {}
-        for some in by_length([len(ids) for ids in rows], self.recipe.train.batch_tokens):
-            source, keep = (
-                each.to(device_of(self.model)) for each in pad([rows[row] for row in some], self.tokenizer.pad)
-            )
+        budget, filler = self.recipe.train.batch_tokens, self.tokenizer.pad
+        for some, source, keep in in_batches(rows, budget, filler, self.model, progress):
             for row, found in zip(some, greedy(self.model, source, keep, limits=self._limits), strict=True):
                 answers[row] = self.tokenizer.decode(restored(rows[row], found.tokens, sentinels))
-            if progress is not None:
-                progress(len(answers), len(rows))
         return [answers[row] for row in range(len(rows))]
 
     def check(self, text: str) -> str:

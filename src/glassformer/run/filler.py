@@ -18,9 +18,8 @@ from glassformer.data.encoding import document_encoder
 from glassformer.errors import InputError
 from glassformer.evaluation import perplexity
 from glassformer.models import EncoderOnly
-from glassformer.parts import pad
 from glassformer.recipe import Recipe
-from glassformer.run.held_out import Progress, by_length, device_of, held_out, shown
+from glassformer.run.held_out import Progress, device_of, held_out, in_batches, shown
 from glassformer.tasks import MaskCollator, Masker
 from glassformer.tasks.gathering import Pairs
 from glassformer.text import MASKS, Tokenizer
@@ -82,15 +81,11 @@ class Filler:
             raise InputError("fill takes a list of texts: put the text into brackets")
         rows = [self._read(text) for text in texts]
         answers: dict[int, Filled] = {}
-        for some in by_length([len(ids) for ids in rows], self.recipe.train.batch_tokens):
-            tokens, keep = (
-                each.to(device_of(self.model)) for each in pad([rows[row] for row in some], self.tokenizer.pad)
-            )
+        budget, filler = self.recipe.train.batch_tokens, self.tokenizer.pad
+        for some, tokens, keep in in_batches(rows, budget, filler, self.model, progress):
             gaps = (tokens == self.tokenizer.mask) & keep  # (B, T)
             likely = torch.split(self._likely(tokens, keep, gaps), gaps.sum(dim=1).tolist())  # (N, V) of each text
             answers |= {row: self._filled(rows[row], each, top) for row, each in zip(some, likely, strict=True)}
-            if progress is not None:
-                progress(len(answers), len(rows))
         return [answers[row] for row in range(len(rows))]
 
     def check(self, text: str) -> str:

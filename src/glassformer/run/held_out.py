@@ -1,4 +1,7 @@
-"""What the runs of all tasks have in common: a folder with examples that were kept out of training, a device."""
+"""What the runs of all tasks have in common: a folder with examples that were kept out of training, a device.
+
+B rows in a batch, T length
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.errors import InputError
+from glassformer.parts import pad
 from glassformer.run import folder as files
 
 Progress = Callable[[int, int], None]  # done, of how many
@@ -37,6 +41,19 @@ def by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         fitting = max(1, min(len(left), budget // max(lengths[left[-1]], 1)))
         rows, left = left[-fitting:], left[:-fitting]
         yield rows
+
+
+def in_batches(
+    rows: Sequence[Sequence[int]], budget: int, filler: int, model: nn.Module, progress: Progress | None = None
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Rows of like length together, where the model is: their numbers, their tokens (B, T), which of them are real."""
+    done = 0
+    for numbers in by_length([len(row) for row in rows], budget):
+        tokens, keep = pad([rows[number] for number in numbers], filler)
+        yield numbers, tokens.to(device_of(model)), keep.to(device_of(model))
+        done += len(numbers)
+        if progress is not None:
+            progress(done, len(rows))
 
 
 def shown(text: str) -> str:
