@@ -179,6 +179,26 @@ def _write_words(data: Path, folder: Path) -> None:
         (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
 
 
+SMALL_T5 = """
+[model]
+family = "t5"
+width = 128
+heads = 4
+layers = 2
+hidden = 512
+dropout = 0.0
+[train]
+steps = {steps}
+batch_tokens = 2048
+optimiser = "muon"
+schedule = "wsd"
+warmup = 50
+save_every = {steps}
+keep = 1
+device = "cpu"
+validate_every = {every}
+validate_sentences = 200
+"""
 PRETRAINING = """
 title = "English package descriptions, stretches of them written anew"
 [task]
@@ -193,23 +213,6 @@ max_tokens = 128
 duplicates = "drop"
 [tokenizer]
 vocabulary = 4000
-[model]
-family = "t5"
-width = 128
-heads = 4
-layers = 2
-hidden = 512
-dropout = 0.0
-[train]
-steps = {steps}
-batch_tokens = 2048
-optimiser = "muon"
-schedule = "wsd"
-warmup = 50
-validate_every = {steps}
-save_every = {steps}
-keep = 1
-device = "cpu"
 """
 SUMMARIES = """
 title = "Long package descriptions to short ones"
@@ -223,25 +226,6 @@ max_characters = 20000
 max_tokens = 128
 [tokenizer]
 path = "{pretrained}/tokenizer.json"
-[model]
-family = "t5"
-width = 128
-heads = 4
-layers = 2
-hidden = 512
-dropout = 0.0
-[train]
-steps = {steps}
-batch_tokens = 2048
-optimiser = "muon"
-schedule = "wsd"
-warmup = 50
-validate_every = {every}
-validate_sentences = 200
-save_every = {steps}
-keep = 1
-watch = "rougeL"
-device = "cpu"
 [decode]
 beam = 1
 max_length = 40
@@ -250,10 +234,17 @@ max_length = 40
 
 def summaries(data: Path, steps: int, folder: Path) -> list[Learned]:
     """A small T5 that summarises: from scratch, and after span corruption on other texts of the kind."""
-    before = learn(PRETRAINING.format(data=data.resolve(), steps=3 * steps), Way("pretraining"), folder, evaluate=False)
+    before = learn(
+        (PRETRAINING + SMALL_T5).format(data=data.resolve(), steps=3 * steps, every=3 * steps),
+        Way("pretraining"),
+        folder,
+        evaluate=False,
+    )
     start = folder / "pretraining"
-    recipe = SUMMARIES.format(data=data.resolve(), steps=steps, every=max(1, steps // 6), pretrained=start)
-    ways = [Way("from scratch"), Way("pretrained", [f"model.pretrained={start}"])]
+    numbers = {"steps": steps, "every": max(1, steps // 6)}
+    recipe = (SUMMARIES + SMALL_T5).format(data=data.resolve(), pretrained=start, **numbers)
+    watched = ["train.watch=rougeL"]
+    ways = [Way("from scratch", watched), Way("pretrained", [*watched, f"model.pretrained={start}"])]
     found = [learn(recipe, way, folder, ("--rouge",)) for way in ways]
     wanted = max(_course(folder / "from-scratch").values())
     for each in found:
