@@ -74,10 +74,13 @@ class LabelEncoder:
         """The rows of those examples whose label is known."""
         numbers = {label: number for number, label in enumerate(self.labels)}
         known = [row for row, target in enumerate(targets) if target in numbers]
-        framed = self.tokenizer.frame([sources[row].split(BETWEEN) for row in known])
-        counts = Counter(label=len(targets) - len(known), truncate=sum(len(ids) > self.limit for ids in framed))
-        cut = self.tokenizer.frame([sources[row].split(BETWEEN) for row in known], self.limit)
-        rows = [[*ids, numbers[targets[row]]] for row, ids in zip(known, cut, strict=True)]
+        texts = [sources[row].split(BETWEEN) for row in known]
+        framed = self.tokenizer.frame(texts)
+        long = [place for place, ids in enumerate(framed) if len(ids) > self.limit]
+        for place, ids in zip(long, self.tokenizer.frame([texts[place] for place in long], self.limit), strict=True):
+            framed[place] = ids
+        counts = Counter(label=len(targets) - len(known), truncate=len(long))
+        rows = [[*ids, numbers[targets[row]]] for row, ids in zip(known, framed, strict=True)]
         lengths = np.array([[len(row) - 1, 1] for row in rows], np.int64).reshape(-1, 2)
         return Rows(np.array([number for row in rows for number in row], np.uint32), lengths, +counts)
 
