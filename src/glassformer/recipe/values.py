@@ -1,0 +1,22 @@
+"""What the sections of a recipe are made of: numbers and switches that are read strictly, and the section itself."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, Strict
+
+# What is written is what is meant: true is no number, and neither is "100"; but a whole number may stand for any.
+Whole = Annotated[int, Strict()]
+Number = Annotated[float, Strict()]
+Switch = Annotated[bool, Strict()]
+Fraction = Annotated[Number, Field(ge=0, lt=1)]
+Count = Annotated[Whole, Field(ge=1, lt=2**31)]
+Place = Annotated[Whole, Field(ge=0, lt=2**31)]
+Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
+
+
+class Section(BaseModel):
+    """A table of the recipe: unknown keys are refused, values do not change afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
