@@ -51,12 +51,13 @@ def test_a_record_holds_all_that_a_progress_bar_shows(tmp_path: Path) -> None:
     records: list[dict[str, Any]] = []
     ticks: list[dict[str, Any]] = []
     trainer(tmp_path, steps=4, log_every=3, log=records.append, tick=ticks.append).run()
-    words = {"step", "epoch", "loss", "lr", "norm", "skipped", "tokens_per_s", "padding", "elapsed", "eta"}
+    words = {"step", "epoch", "loss", "lr", "norm", "skipped", "tokens_per_s", "padding", "elapsed", "eta", "memory"}
     assert [record.keys() for record in records] == [words, words]
     assert [tick["step"] for tick in ticks] == [1, 2, 3, 4]
     assert records[0]["lr"] == pytest.approx(1e-2 * 3 / 4)
     assert records[-1]["eta"] == 0
     assert 0 < records[0]["padding"] < 1
+    assert 2**24 < records[0]["memory"] <= records[1]["memory"]  # PyTorch alone is more than this
 
 
 def test_the_first_loss_is_the_mean_over_real_tokens_of_both_batches(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Devices: where the numbers live, by name, with a sentence for one that is not there."""
 
+import sys
+
 import torch
 
 from glassformer.errors import ConfigurationError
@@ -28,6 +30,18 @@ def check_bf16(device: torch.device) -> None:
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         name = torch.cuda.get_device_name(device)
         raise ConfigurationError(f"{name} does not compute in bf16: set train.precision to float32")
+
+
+def memory(device: torch.device) -> int:
+    """Bytes at most so far: of tensors on a CUDA device, of the whole process elsewhere; 0 where nobody counts."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024  # Linux counts in kilobytes
 
 
 def _cards() -> int:

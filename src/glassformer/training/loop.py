@@ -24,7 +24,7 @@ from glassformer.tasks import Batch, Loss, translation_loss
 from glassformer.training import randomness
 from glassformer.training.averaging import MovingAverage, mean
 from glassformer.training.checkpoints import Checkpoints, load_weights, weights
-from glassformer.training.devices import check_bf16, resolve
+from glassformer.training.devices import check_bf16, memory, resolve
 from glassformer.training.distribution import Distribution, whole
 from glassformer.training.meter import Meter, Pace
 from glassformer.training.objective import Objective
@@ -186,6 +186,7 @@ class Trainer:
                 "norm": reading.norm,
                 "skipped": int(reading.skipped),
                 **self._pace.report(self.step, self.options.steps),
+                "memory": memory(self.device),
             }
         )
 
