@@ -37,7 +37,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "looking": MODEL_SIDE | {"decoding"},
     "training": USE_SIDE | {"recipe"},
     "run": USE_SIDE | {"training", "looking", "recipe", "recipes", "usual"},
-    "cli": USE_SIDE | {"__version__", "recipe", "looking", "training", "run", "recipes", "studio", "serving", "usual"},
+    "experiments": USE_SIDE | {"recipe", "looking", "training", "run"},
+    "cli": USE_SIDE
+    | {"__version__", "recipe", "looking", "training", "run", "recipes", "studio", "serving", "usual", "experiments"},
     "studio": USE_SIDE | {"looking", "run"},
     "serving": USE_SIDE | {"looking", "run"},
     "__init__": USE_SIDE | {"recipe", "recipes", "looking", "training", "run"},
@@ -218,7 +220,7 @@ def test_the_command_line_answers_without_torch() -> None:
     code = (
         "import sys, atexit, glassformer.cli as cli; atexit.register(lambda: print('torch' in sys.modules)); cli.main()"
     )
-    for arguments in (["recipes"], ["--version"], ["train", "--help"]):
+    for arguments in (["recipes"], ["--version"], ["train", "--help"], ["experiment", "--list"]):
         run = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)  # noqa: S603
         assert run.stdout.splitlines()[-1] == "False"
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import answering, classifying, filling, generating, translating
+from glassformer.cli import answering, classifying, experimenting, filling, generating, translating
 from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
@@ -202,6 +202,7 @@ def recipes(
 app.command()(answering.answer)
 app.command()(filling.fill)
 app.command()(classifying.classify)
+app.command()(experimenting.experiment)
 
 
 def _version(wanted: bool) -> None:

@@ -63,13 +63,13 @@ class TrainingProgress:
         """The data is ready, the model is built."""
         learning = summary(model)
         for line in prepared.report.lines():
-            self._say(line)
+            self.say(line)
         sizes = {id(tokenizer): f"{tokenizer.size:,}" for tokenizer in prepared.tokenizers}.values()
         words = f"{' and '.join(sizes)} tokens in the vocabulary; " if sizes else ""
         labels = f"{len(prepared.labels):,} labels; " if prepared.labels else ""
-        self._say(f"{words}{labels}{learning.total:,} parameters in the model")
+        self.say(f"{words}{labels}{learning.total:,} parameters in the model")
         if learning.trained < learning.total:
-            self._say(f"{learning.trained:,} of them learn: {learning}")
+            self.say(f"{learning.trained:,} of them learn: {learning}")
 
     def tick(self, record: dict[str, Any]) -> None:
         """A step."""
@@ -80,7 +80,7 @@ class TrainingProgress:
         if "valid_loss" in record:
             values = {name.removeprefix("valid_"): value for name, value in record.items() if name.startswith("valid_")}
             scores = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
-            self._say(f"step {record['step']:,}: validation  {scores}")
+            self.say(f"step {record['step']:,}: validation  {scores}")
             return
         self._bar.note = (
             f"epoch {record['epoch'] + 1}  loss {record['loss']:.3f}  lr {record['lr']:.2g}  "
@@ -90,7 +90,8 @@ class TrainingProgress:
         )
         if not self._console.is_terminal and record["step"] - self._told >= PLAIN_EVERY:
             self._told = record["step"]
-            self._say(f"step {record['step']:,}: {self._bar.note}")
+            self.say(f"step {record['step']:,}: {self._bar.note}")
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """A line that stays."""
         self._console.print(line, markup=False, soft_wrap=True)

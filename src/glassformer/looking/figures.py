@@ -6,17 +6,14 @@ T target length, S source length, C classes
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from glassformer.errors import InputError
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from glassformer.looking.style import save
 
 MOST_NUMBERS = 20  # labels up to which a confusion matrix shows its counts
 SHORT = 3  # letters of labels that stand upright side by side
@@ -40,7 +37,7 @@ def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str
     axes.set_ylabel("written (target tokens)")
     axes.set_title(title, fontsize=10, parse_math=False)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.9)
-    _save(figure, path)
+    save(figure, path)
 
 
 def confusion_figure(counts: Any, labels: Sequence[str], path: Path, title: str = "") -> None:
@@ -65,7 +62,7 @@ def confusion_figure(counts: Any, labels: Sequence[str], path: Path, title: str 
     axes.set_ylabel("right")
     axes.set_title(title, fontsize=10, parse_math=False)
     figure.colorbar(image, ax=axes, label="share of the right label", shrink=0.9)
-    _save(figure, path)
+    save(figure, path)
 
 
 def attention_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:
@@ -106,14 +103,7 @@ def loss_figure(records: Sequence[dict[str, Any]], path: Path, title: str = "") 
     axes.grid(visible=True, which="both", alpha=0.25)
     if axes.lines:
         axes.legend()
-    _save(figure, path)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    """Write the picture; letters that no installed font has are boxes in it, and no reason to complain."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*(Glyph|Matplotlib currently does not support)")
-        figure.savefig(path, dpi=150)
+    save(figure, path)
 
 
 def _check(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> None:

@@ -1,0 +1,52 @@
+"""Experiments: what the lecture notes claim, each as a small thing to run, with a figure and a sentence of numbers.
+
+One file an experiment: `dot-product-variance` is `dot_product_variance.py`, and its `run(seed, progress, …)` gives a
+`Finding`. The numbers after `progress` are its sizes, so that a test can ask for less.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from glassformer.errors import ConfigurationError
+from glassformer.experiments.finding import Finding, Progress, silent
+
+__all__ = ["EXPERIMENTS", "Experiment", "Finding", "Progress", "find", "silent"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A claim, and the name under which it is tried."""
+
+    name: str
+    claim: str
+
+    def run(self, seed: int = 0, progress: Progress = silent, **sizes: Any) -> Finding:
+        """Try the claim; the caller's own random numbers go on as if nothing had been."""
+        import torch
+
+        module = import_module(f"{__name__}.{self.name.replace('-', '_')}")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            found: Finding = module.run(seed, progress, **sizes)
+        return found
+
+
+CLAIMS = {  # in the order of the story
+    "dot-product-variance": (
+        "The variance of q · k grows as the width d; dividing by √d keeps it at 1 and the softmax alive."
+    ),
+}
+EXPERIMENTS = {name: Experiment(name, claim) for name, claim in CLAIMS.items()}
+
+
+def find(name: str) -> Experiment:
+    """The experiment of this name."""
+    if name not in EXPERIMENTS:
+        near = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(EXPERIMENTS)}"
+        raise ConfigurationError(f'there is no experiment "{name}": {hint}')
+    return EXPERIMENTS[name]

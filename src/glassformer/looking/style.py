@@ -1,0 +1,63 @@
+"""One look for all charts: colours that everybody can tell apart, quiet axes, letters large enough to read.
+
+The colours are those of Okabe and Ito, chosen for eyes that do not tell red from green. Lines differ in their markers
+too, so that a chart survives a grey printer.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+SKY, YELLOW, BLACK, GREY = "#56B4E9", "#E69F00", "#000000", "#8A8A8A"
+COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MAP = "viridis"  # from little to much
+TWO_SIDED = "RdBu_r"  # from below zero to above
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Draw inside this context, and charts have the common look."""
+    import matplotlib as mpl
+    from cycler import cycler
+
+    settings: dict[Any, Any] = {
+        "axes.prop_cycle": cycler(color=COLOURS, marker=MARKERS),
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.titlesize": 10,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.labelsize": 9.5,
+        "figure.constrained_layout.w_pad": 0.1,
+        "font.size": 9.5,
+        "grid.alpha": 0.25,
+        "image.cmap": MAP,
+        "legend.frameon": False,
+        "legend.fontsize": 8.5,
+        "lines.linewidth": 1.8,
+        "lines.markersize": 4.5,
+        "svg.hashsalt": "glassformer",
+    }
+    with mpl.rc_context(settings):
+        yield
+
+
+def save(figure: Figure, path: Path, kind: Literal["png", "svg"] | None = None) -> None:
+    """Write the picture; letters that no installed font has are boxes in it, and no reason to complain.
+
+    `kind` is what the name ends with, if not given. An SVG holds no date, so that the same figure is the same file.
+    """
+    kind = "svg" if path.suffix == ".svg" else kind
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(Glyph|Matplotlib currently does not support)")
+        figure.savefig(path, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)

@@ -1,0 +1,20 @@
+"""Each experiment runs once, at a size that a test can wait for, and everybody looks at the same finding."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+from glassformer.experiments import EXPERIMENTS, Finding
+
+# What is less than an experiment's own sizes; those that are not named are quick as they are.
+SMALL: dict[str, dict[str, Any]] = {
+    "dot-product-variance": {"queries": 500},
+}
+
+
+@pytest.fixture(scope="session")
+def found() -> Callable[[str], Finding]:
+    """The finding of an experiment, by its name."""
+    return cache(lambda name: EXPERIMENTS[name].run(seed=1, **SMALL.get(name, {})))

@@ -1,0 +1,32 @@
+"""Every claim of the notes, as far as it holds, holds in its experiment, with room to spare."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from glassformer.experiments import EXPERIMENTS, Finding
+
+Found = Callable[[str], Finding]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_finds_what_it_says(found: Found, name: str) -> None:
+    finding = found(name)
+    assert finding.holds, finding.measured
+    assert finding.facts
+    assert finding.rows
+    assert finding.method.endswith(".")
+    assert finding.measured.endswith(".")
+    assert any(letter.isdigit() for letter in finding.measured)
+
+
+def test_scores_spread_as_the_width_and_scaling_undoes_it(found: Found) -> None:
+    finding = found("dot-product-variance")
+    plain = [row for row in finding.rows if row["score"] == "q · k"]
+    scaled = [row for row in finding.rows if row["score"] != "q · k"]
+    assert all(row["variance"] == pytest.approx(row["d"], rel=0.05) for row in plain)
+    assert all(row["variance"] == pytest.approx(1, rel=0.05) for row in scaled)
+    assert all(wide["slope"] < narrow["slope"] for narrow, wide in pairwise(plain))
+    assert all(row["slope"] > 0.9 for row in scaled)
+    assert plain[-1]["slope"] < 0.1
