@@ -16,6 +16,7 @@ import typer
 
 from glassformer.cli import answering, classifying, experimenting, filling, generating, translating
 from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder
+from glassformer.cli.vectors import vectors
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
 NO_MEMORY = "there is not enough memory: lower train.batch_tokens, decode.batch or model.width"
@@ -203,6 +204,7 @@ app.command()(answering.answer)
 app.command()(filling.fill)
 app.command()(classifying.classify)
 app.command()(experimenting.experiment)
+app.add_typer(vectors, name="vectors")
 
 
 def _version(wanted: bool) -> None:

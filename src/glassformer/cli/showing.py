@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from glassformer.data import Prepared, Report, read_pairs
+from glassformer.data.files import opened
 from glassformer.data.labelled import IMAGES, labelled_files
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.recipe import Recipe, Source, SquadSource, TextSource, TsvSource
@@ -78,10 +79,10 @@ def _file_source(name: str, recipe: Recipe) -> Source:
 
 
 def read_lines(file: str) -> Iterator[str]:
-    """The lines of a file, or of standard input, one after the other; only a line feed ends a line."""
+    """The lines of a file, plain or packed, or of standard input, one after the other; only a line feed ends a line."""
     name = "standard input" if file == "-" else file
     try:
-        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as lines:
+        with nullcontext(sys.stdin.buffer) if file == "-" else opened(Path(file)) as lines:
             for number, line in enumerate(lines, start=1):
                 plain = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 try:

@@ -1,0 +1,143 @@
+"""Vectors of words: what is near what, which word completes an analogy, and the text format that word2vec writes.
+
+    V D                     how many words, how many numbers each
+    word x₁ x₂ … x_D        one a line
+
+V words, D width
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.errors import ConfigurationError, DataError, TrainingError
+from glassformer.static.words import Vocabulary
+from glassformer.writing import replacing
+
+Table = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A word, and the cosine of the angle between its vector and what was asked for."""
+
+    word: str
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """A vector for each word: `vectors.near("king")`, `vectors.analogy("king", "man", "woman")`."""
+
+    vocabulary: Vocabulary
+    table: Table  # (V, D)
+
+    @property
+    def width(self) -> int:
+        """Numbers in a vector."""
+        return int(self.table.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.vocabulary.numbers
+
+    def __getitem__(self, word: str) -> Table:
+        """The vector of a word, (D)."""
+        row: Table = self.table[self.vocabulary.number(word)]
+        return row
+
+    def near(self, word: str, count: int = 10) -> list[Neighbour]:
+        """The words nearest to a word, nearest first."""
+        return self._nearest(self._units[self.vocabulary.number(word)], [word], count)
+
+    def analogy(self, start: str, minus: str, plus: str, count: int = 10) -> list[Neighbour]:
+        """The words nearest to start - minus + plus, these three left out: king - man + woman is near queen."""
+        one, other, third = (self._units[self.vocabulary.number(word)] for word in (start, minus, plus))
+        return self._nearest(one - other + third, [start, minus, plus], count)
+
+    @cached_property
+    def _units(self) -> Table:
+        """All vectors with length 1, (V, D); only directions are compared."""
+        lengths = np.maximum(np.linalg.norm(self.table, axis=1, keepdims=True), 1e-12)
+        return np.asarray(self.table / lengths, np.float32)
+
+    def _nearest(self, vector: Table, known: list[str], count: int) -> list[Neighbour]:
+        if count < 1:
+            raise ConfigurationError(f"the number of neighbours must be at least 1, not {count}")
+        similar = self._units @ (vector / max(float(np.linalg.norm(vector)), 1e-12))  # (V)
+        similar[[self.vocabulary.number(word) for word in known]] = -math.inf
+        best = np.argsort(-similar, kind="stable")[: min(count, len(self) - len(set(known)))]
+        return [Neighbour(self.vocabulary.words[number], float(similar[number])) for number in best.tolist()]
+
+
+def make_vectors(words: Sequence[str], table: NDArray[np.floating]) -> Vectors:
+    """Vectors of some words, in their order."""
+    return Vectors(Vocabulary(list(words)), np.ascontiguousarray(table, np.float32))
+
+
+def write_vectors(vectors: Vectors, path: Path) -> None:
+    """Write word2vec's text format, at once; a number is written so that reading gives the same bits."""
+    wrong = next((word for word in vectors.vocabulary.words if not word or " " in word or "\n" in word), None)
+    if wrong is not None:
+        raise ConfigurationError(f"the word {wrong!r} cannot be written: in this format a space ends a word")
+    try:
+        with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(f"{len(vectors)} {vectors.width}\n")
+            for word, row in zip(vectors.vocabulary.words, vectors.table, strict=True):
+                file.write(f"{word} {' '.join(map(str, row))}\n")
+    except OSError as error:
+        raise TrainingError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def read_vectors(path: Path) -> Vectors:
+    """Read word2vec's text format. Of a word that comes twice, the first vector counts, as for gensim."""
+    try:
+        with path.open("rb") as file:
+            count, width = _header(file.readline(), path)
+            found: dict[str, int] = {}
+            table = np.zeros((count, width), np.float32)
+            line = 1
+            for line, data in enumerate(file, start=2):
+                if line > count + 1:
+                    raise DataError(f"{path}:{line}: one vector too many: the first line says {count:,}")
+                word, values = _row(data, width, f"{path}:{line}")
+                if word not in found:
+                    table[len(found)] = values
+                    found[word] = line
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    if line < count + 1:
+        raise DataError(f"{path}:{line}: the file ends here, after {line - 1:,} of the {count:,} vectors it promises")
+    return make_vectors(list(found), table[: len(found)])
+
+
+def _header(data: bytes, path: Path) -> tuple[int, int]:
+    parts = data.split()
+    if len(parts) != 2 or not all(part.isdigit() and int(part) for part in parts):
+        shown = data[:40].decode("utf-8", "replace").strip()
+        raise DataError(f"{path}:1: {shown!r} is no header: expected the numbers of words and of a vector's places")
+    return int(parts[0]), int(parts[1])
+
+
+def _row(data: bytes, width: int, place: str) -> tuple[str, Table]:
+    try:
+        word, *numbers = data.rstrip().decode("utf-8").split(" ")
+        if not word or len(numbers) != width:
+            raise DataError(f"{place}: {len(numbers)} numbers after {word!r}: expected {width}")
+        values = np.array(numbers, np.float32)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{place}: is not UTF-8 text (byte {error.start})") from None
+    except ValueError as error:
+        raise DataError(f"{place}: {error}") from None
+    if not np.isfinite(values).all():
+        raise DataError(f"{place}: the vector of {word!r} has a place that is no finite number")
+    return word, values
