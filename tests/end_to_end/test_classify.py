@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,9 @@ def test_what_to_try_next_with_two_texts_has_a_tab_between_them(command: Command
     assert len(said.decode().removesuffix("\n").split("\t")) == 2
 
 
-def test_evaluating_shows_the_baseline_too(texts: Path, command: Command, tmp_path: Path) -> None:
+def test_evaluating_shows_the_baseline_too_or_says_what_it_needs(
+    texts: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = command("evaluate", "--run", texts)
     assert "baseline: TF-IDF + logistic regression 100.00%" in answer.out
     assert (texts / "confusion.png").is_file()
@@ -60,6 +63,10 @@ def test_evaluating_shows_the_baseline_too(texts: Path, command: Command, tmp_pa
     facts = json.loads(command("evaluate", "--run", texts, "--data", mine, "--json").out)
     assert facts["texts"] == 20
     assert facts["baseline"]["accuracy"] > 0.9
+    monkeypatch.setattr(sys.modules["glassformer.evaluation.baseline"], "find_spec", lambda name: None)
+    said = command("evaluate", "--run", texts).out
+    assert "no baseline: TF-IDF + logistic regression needs scikit-learn: pip install 'glassformer[tasks]'" in said
+    assert "needs scikit-learn" in json.loads(command("evaluate", "--run", texts, "--json").out)["baseline"]["missing"]
     complains(
         command("evaluate", "--run", texts, "--beam", "3"), 2, "--beam, --int8 and --rouge are for runs that write"
     )

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sacrebleu
@@ -207,6 +208,21 @@ def test_data_is_described(command: Command, tmp_path: Path) -> None:
     assert {name: split["pairs"] for name, split in facts["splits"].items()} == kept
     assert facts["splits"]["train"]["target"]["longest"] == 1
     assert facts["tokens_per_word"]["target"] == 1
+
+
+def test_data_says_how_many_words_are_beyond_the_vocabulary(command: Command, tmp_path: Path) -> None:
+    rows = [f"often rare{number}\toften often" for number in range(40)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    files: dict[str, dict[str, Any]] = {"source": {"kind": "tsv", "train": "pairs.tsv", "valid": "pairs.tsv"}}
+    known: dict[str, Any] = {"kind": "word", "vocabulary": 6, "joint": True}  # 4 special ones, and two with "often"
+    mine = write(tmp_path / "my.toml", recipe(files, {"tokenizer": known, "data": {"duplicates": "keep"}}))
+    answer = command("data", mine)
+    assert "beyond the vocabulary, train: source 50.00%, target 0.00% of the tokens\n" in answer.out
+    assert "beyond the vocabulary, valid: source 50.00%, target 0.00% of the tokens\n" in answer.out
+    facts = json.loads(command("data", mine, "--json").out)
+    assert facts["unknown"]["train"] == {"source": 0.5, "target": 0.0}
+    by_parts = command("data", mine, "--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocabulary=300")
+    assert "beyond" not in by_parts.out
 
 
 def test_what_data_prepared_train_finds(command: Command, tmp_path: Path, cache: Path) -> None:

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.evaluation import baseline
 
 TRAIN = [("a sweet plum", "fruit"), ("the sour apple", "fruit"), ("a heavy hammer", "tool"), ("the sharp saw", "tool")]
@@ -11,13 +12,20 @@ TRAIN = [("a sweet plum", "fruit"), ("the sour apple", "fruit"), ("a heavy hamme
 
 def test_it_learns_from_words() -> None:
     scores = baseline(TRAIN * 5, [("plum and apple", "fruit"), ("hammer and saw", "tool")], ["fruit", "tool"])
-    assert scores is not None
     assert scores.accuracy == 1.0
 
 
 def test_what_it_cannot_learn_from_is_no_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert baseline([], TRAIN, ["fruit", "tool"]) is None
-    assert baseline([("!", "fruit"), ("?", "tool")], TRAIN, ["fruit", "tool"]) is None  # no words
-    assert baseline(TRAIN[:2], TRAIN, ["fruit", "tool"]) is None  # one label
+    labels = ["fruit", "tool"]
+    for train, test, names, complaint in (
+        ([], TRAIN, labels, "no texts to learn from"),
+        (TRAIN, [], labels, "no texts to be measured with"),
+        ([("!", "fruit"), ("?", "tool")], TRAIN, labels, "no text has a word, or all have one label"),
+        (TRAIN[:2], TRAIN, labels, "no text has a word, or all have one label"),
+        (TRAIN, TRAIN, [*labels, *map(str, range(199))], "too long with 201 labels: 200 are the most"),
+    ):
+        with pytest.raises(InputError, match=complaint):
+            baseline(train, test, names)
     monkeypatch.setattr(sys.modules["glassformer.evaluation.baseline"], "find_spec", lambda name: None)
-    assert baseline(TRAIN, TRAIN, ["fruit", "tool"]) is None
+    with pytest.raises(ConfigurationError, match=r"needs scikit-learn: pip install 'glassformer\[tasks\]'"):
+        baseline(TRAIN, TRAIN, labels)

@@ -97,6 +97,9 @@ class Listening:
     def prepared(self, prepared: Corpus, model: nn.Module) -> None:
         self.told.append("prepared")
 
+    def say(self, line: str) -> None:
+        self.told.append(line)
+
     def tick(self, record: dict[str, Any]) -> None:
         self.steps.append(record["step"])
 

@@ -15,7 +15,8 @@ import numpy as np
 from glassformer.cli.showing import bar, next_commands, quoted, refuse, say
 from glassformer.data import BETWEEN
 from glassformer.data.images import PreparedImages
-from glassformer.evaluation import BASELINE, ClassScores
+from glassformer.errors import GlassformerError
+from glassformer.evaluation import BASELINE
 from glassformer.looking.figures import confusion_figure
 from glassformer.recipe import Recipe
 from glassformer.run import Classifier, ImageClassifier
@@ -62,7 +63,7 @@ def _finished(run: Classifier | ImageClassifier, folder: Path, examples: Example
         answer, label = found.answers[row], examples[row][1]
         right = "" if answer.label == label else f"   (right: {label})"
         say(f"  {names[row]}  →  {answer.label} {answer.probability:.0%}{right}")
-    for line in [*_lines(found, run), *_baseline_lines(_baseline(run, examples))]:
+    for line in [*_lines(found, run), *_baseline(run, examples)[1]]:
         say(line)
     confusion_figure(found.scores.confusion, run.labels, folder / "confusion.png", run.recipe.title)
     say(f"\nThe run is in {folder}, the pictures are {folder / 'confusion.png'} and loss.png.")
@@ -84,10 +85,8 @@ def report(run: Classifier | ImageClassifier, examples: Examples, **options: Any
         "labels": run.labels,
         "confusion": found.scores.confusion.tolist(),
     }
-    simple = _baseline(run, examples)
-    if simple is not None:
-        facts["baseline"] = {"name": BASELINE, "accuracy": simple.accuracy, "macro_f1": simple.macro_f1}
-    return facts, [*_lines(found, run), *_baseline_lines(simple)]
+    simple, lines = _baseline(run, examples)
+    return facts | simple, [*_lines(found, run), *lines]
 
 
 def _lines(found: ClassEvaluation, run: Classifier | ImageClassifier) -> list[str]:
@@ -102,12 +101,16 @@ def _lines(found: ClassEvaluation, run: Classifier | ImageClassifier) -> list[st
     ]
 
 
-def _baseline(run: Classifier | ImageClassifier, examples: Examples) -> ClassScores | None:
-    return run.baseline(examples) if isinstance(run, Classifier) else None
-
-
-def _baseline_lines(scores: ClassScores | None) -> list[str]:
-    return [] if scores is None else [f"baseline: {BASELINE} {scores.accuracy:.2%}, macro F1 {scores.macro_f1:.4f}"]
+def _baseline(run: Classifier | ImageClassifier, examples: Examples) -> Report:
+    """How counting words does on the same texts, or why that is not known; nothing of images, which have none."""
+    if isinstance(run, ImageClassifier):
+        return {}, []
+    try:
+        scores = run.baseline(examples)
+    except GlassformerError as error:
+        return {"baseline": {"name": BASELINE, "missing": str(error)}}, [f"no baseline: {error}"]
+    facts = {"name": BASELINE, "accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
+    return {"baseline": facts}, [f"baseline: {BASELINE} {scores.accuracy:.2%}, macro F1 {scores.macro_f1:.4f}"]
 
 
 def _things(run: Classifier | ImageClassifier) -> str:

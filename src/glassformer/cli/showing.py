@@ -145,6 +145,7 @@ def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) ->
         if len(pairs):
             facts["splits"][name] = {"pairs": len(pairs), **_lengths(pairs.lengths)}
     texts = _texts(prepared)
+    facts["unknown"] = _unknown(prepared, recipe)
     facts["tokens_per_word"] = _tokens_per_word(prepared, texts)
     if as_json:
         sys.stdout.write(json.dumps(facts) + "\n")
@@ -161,6 +162,9 @@ def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) ->
     words = facts["tokens_per_word"]
     if words:
         say("tokens per word: " + ", ".join(f"{side} {words[side]:.2f}" for side in SIDES if words[side]))
+    for name, shares in facts["unknown"].items():
+        said = ", ".join(f"{side} {share:.2%}" for side, share in shares.items())
+        say(f"beyond the vocabulary, {name}: {said} of the tokens")
     for pair in texts[:samples]:
         say("  " + "  →  ".join(text if len(text) <= LONG else f"{text[:LONG]}…" for text in pair if text))
 
@@ -185,6 +189,20 @@ def _lengths(lengths: np.ndarray[Any, Any]) -> dict[str, Any]:
         histogram = "".join(BARS[step] for step in steps)
         facts[side] = {"mean": float(values.mean()), "longest": int(values.max()), "histogram": histogram}
     return facts
+
+
+def _unknown(prepared: Prepared, recipe: Recipe) -> dict[str, dict[str, float]]:
+    """The share of tokens that are unknown, of each split and side, where whole words or letters are the tokens."""
+    if recipe.tokenizer.kind not in ("word", "character") or recipe.tokenizer.path or recipe.model.pretrained:
+        return {}
+    sides = SIDES if recipe.task.kind == "translation" else SIDES[:1]  # a label is no word
+    found: dict[str, dict[str, float]] = {}
+    for name, pairs in prepared.splits.items():
+        for column, side in enumerate(sides if len(pairs) else ()):
+            unknown, all_of = prepared.tokenizers[column].unknown, int(pairs.lengths[:, column].sum(dtype=np.int64))
+            count = sum(int((tokens == unknown).sum()) for _, tokens in pairs.blocks(column))
+            found.setdefault(name, {})[side] = count / max(all_of, 1)
+    return found
 
 
 def _tokens_per_word(prepared: Prepared, texts: list[tuple[str, str]]) -> dict[str, float]:

@@ -7,7 +7,7 @@ N pairs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -108,6 +108,15 @@ class TokenPairs:
         """The target's ids of a pair."""
         start = int(self.starts[row]) + int(self.lengths[row, 0])
         return self.flat[start : start + int(self.lengths[row, 1])]
+
+    def blocks(self, side: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """All tokens of the sources (0) or the targets (1), and the row of each; some rows at a time."""
+        for first in range(0, len(self), BLOCK):
+            lengths = np.asarray(self.lengths[first : first + BLOCK])
+            start, size = int(self.starts[first]), int(lengths.sum(dtype=np.int64))
+            wanted = np.repeat(np.tile([side == 0, side == 1], len(lengths)), lengths.reshape(-1))
+            tokens = np.asarray(self.flat[start : start + size])[wanted].astype(np.int64)
+            yield first + np.repeat(np.arange(len(lengths)), lengths[:, side]), tokens
 
     def texts(self, row: int) -> tuple[str, str]:
         """The text of a pair as it was before tokenisation, normalised; valid and test have it, train has not."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.evaluation.classes import ClassScores, class_scores
 
 BASELINE = "TF-IDF + logistic regression"
@@ -16,10 +17,14 @@ LABELS = 200  # beyond which it takes longer than it is worth
 Examples = Sequence[tuple[str, str]]
 
 
-def baseline(train: Examples, test: Examples, labels: list[str]) -> ClassScores | None:
-    """How the baseline, taught with some examples, does on others; None without scikit-learn, or with nothing to do."""
-    if not train or not test or len(labels) > LABELS or find_spec("sklearn") is None:
-        return None
+def baseline(train: Examples, test: Examples, labels: list[str]) -> ClassScores:
+    """How the baseline, taught with some examples, does on others; where that cannot be told, an error says why."""
+    if find_spec("sklearn") is None:
+        raise ConfigurationError(f"{BASELINE} needs scikit-learn: pip install 'glassformer[tasks]'")
+    if not train or not test:
+        raise InputError(f"{BASELINE} has no texts to {'be measured with' if train else 'learn from'}")
+    if len(labels) > LABELS:
+        raise InputError(f"{BASELINE} would take too long with {len(labels):,} labels: {LABELS} are the most")
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -29,7 +34,7 @@ def baseline(train: Examples, test: Examples, labels: list[str]) -> ClassScores 
     numbers = {label: number for number, label in enumerate(labels)}
     try:
         model.fit([text for text, _ in train], [numbers[label] for _, label in train])
-    except ValueError:  # no text has a word in it, or all have one label
-        return None
+    except ValueError:
+        raise InputError(f"{BASELINE} has nothing to learn: no text has a word, or all have one label") from None
     said = model.predict([text for text, _ in test])
     return class_scores(said.tolist(), [numbers[label] for _, label in test], len(labels))

@@ -52,6 +52,16 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _can_be_read_with(self) -> Recipe:
+        if self.model.embeddings is None and not self.model.embeddings_learn:
+            raise ValueError("model.embeddings_learn is false, but model.embeddings names no vectors to keep")
+        if self.model.embeddings is not None and self.model.pretrained is not None:
+            raise ValueError("model.embeddings has no place beside model.pretrained, which brings its own")
+        if self.model.embeddings is not None and self.task.kind == "images":
+            raise ValueError("model.embeddings is for texts: an image has no words")
+        return self
+
+    @model_validator(mode="after")
     def _has_learned_before(self) -> Recipe:
         if self.tune.mode != "full" and self.model.pretrained is None:
             raise ValueError(f"tune.mode is {self.tune.mode!r}, but model.pretrained names nothing that has learned")

@@ -51,6 +51,11 @@ class Model(Section):
         None,
         description="a checkpoint to begin with: a folder, package:NAME or a hub name; it decides all but dropout",
     )
+    embeddings: str | None = Field(
+        None,
+        description="vectors that the input embedding begins with: a file in word2vec's text format, one-hot or tf-idf",
+    )
+    embeddings_learn: Switch = Field(True, description="false: they stay as they are (a head tied to them, too)")
     width: Count = Field(256, description="numbers in a token's vector")
     heads: Count = Field(4, description="attention heads")
     patch: Count = Field(4, description="vit: pixels on each side of the squares that an image is cut into")

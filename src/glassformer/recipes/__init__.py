@@ -14,7 +14,8 @@ from pydantic import BaseModel, ValidationError
 from glassformer.errors import RecipeError
 from glassformer.recipe import Recipe, Source, Task
 
-PATHS = {"train", "valid", "test", "path", "pretrained"}  # the keys that name files
+PATHS = {"train", "valid", "test", "path", "pretrained", "embeddings"}  # the keys that name files
+COUNTED = ("one-hot", "tf-idf")  # embeddings that are no file
 KINDS = {"source": Source, "task": Task}  # the sections that come in several kinds
 # What pydantic calls by Python's names, in TOML's.
 FORMS = {
@@ -154,7 +155,10 @@ def anchored(recipe: Recipe, base: Path) -> Recipe:
     begun = recipe.model.pretrained
     if begun is not None and (base / begun).is_dir():  # otherwise it is a name on the hub
         begun = absolute(begun)
-    model = recipe.model.model_copy(update={"pretrained": begun})
+    vectors = recipe.model.embeddings
+    if vectors not in COUNTED:
+        vectors = absolute(vectors)
+    model = recipe.model.model_copy(update={"pretrained": begun, "embeddings": vectors})
     return recipe.model_copy(update={"source": source, "tokenizer": tokenizer, "model": model})
 
 

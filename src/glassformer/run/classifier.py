@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from glassformer.data import BETWEEN, normalise
 from glassformer.errors import InputError
-from glassformer.evaluation import ClassScores, baseline
+from glassformer.evaluation import BASELINE, ClassScores, baseline
 from glassformer.recipe import Recipe
 from glassformer.run.folder import SAMPLE, read_pairs
 from glassformer.run.held_out import Progress, held_out, in_batches
@@ -61,10 +61,10 @@ class Classifier:
         found = self._log_probabilities([_text(source) for source, _ in examples], progress)  # (B, C)
         return compared(found, [label for _, label in examples], self.labels)
 
-    def baseline(self, examples: Sequence[tuple[str, str]]) -> ClassScores | None:
-        """How counting words does on the same examples, taught with the same texts; None if that cannot be told."""
+    def baseline(self, examples: Sequence[tuple[str, str]]) -> ClassScores:
+        """How counting words does on the same examples, taught with the same texts."""
         if self.path is None or not (self.path / f"{SAMPLE}.jsonl").is_file():
-            return None
+            raise InputError(f"{BASELINE} has no texts to learn from: this run has kept none")
         train, test = (
             [(source.replace(BETWEEN, " "), label) for source, label in each]
             for each in (read_pairs(self.path, SAMPLE), examples)

@@ -21,6 +21,7 @@ from glassformer.recipe import Recipe, Tune
 from glassformer.recipes import anchored, same
 from glassformer.run import folder as files
 from glassformer.run.building import build
+from glassformer.run.embedding import fill
 from glassformer.run.kinds import KINDS, Corpus, Use
 from glassformer.run.telling import telling
 from glassformer.training import Checkpoints, Trainer
@@ -42,6 +43,10 @@ class Listener(Protocol):
         """The data is ready, the model is built."""
         ...
 
+    def say(self, line: str) -> None:
+        """Something is worth a line."""
+        ...
+
     def tick(self, record: dict[str, Any]) -> None:
         """A step was taken."""
         ...
@@ -58,6 +63,9 @@ class Silence:
         """Nothing."""
 
     def prepared(self, prepared: Corpus, model: nn.Module) -> None:
+        """Nothing."""
+
+    def say(self, line: str) -> None:
         """Nothing."""
 
     def tick(self, record: dict[str, Any]) -> None:
@@ -98,8 +106,13 @@ def train(
         torch.manual_seed(recipe.train.seed)
         model = build(recipe, *(each.size for each in prepared.tokenizers), classes=len(prepared.labels))
         model = _tuned(model, recipe.tune)
+        filled = None
+        if recipe.model.embeddings is not None:
+            filled = fill(model, recipe.model, prepared.tokenizers[0], pairs)
         if place.main:
             listener.prepared(prepared, model)
+            if filled is not None:
+                listener.say(str(filled))
         place.alone(lambda: _write_setting(recipe, out, prepared, model, resume))
         return _learn(recipe, out, prepared, model, place, resume, listener)
 
