@@ -83,6 +83,25 @@ def test_a_line_that_cannot_be_answered_leaves_the_others_their_answers(command:
     assert rows[1]["error"] == "standard input:2: the question is empty"
 
 
+def test_the_best_threshold_is_found_and_may_be_given(command: Command, answering: Path, tmp_path: Path) -> None:
+    asked = recipe(
+        written(tmp_path / "t.json", paragraphs(60, unanswerable=0.4)), task={"unanswerable": True}, train={"steps": 5}
+    )
+    gf.train(asked, tmp_path / "run")
+    facts = json.loads(command("evaluate", "--run", tmp_path / "run", "--split", "valid", "--json").out)
+    assert facts["threshold"] == 0
+    assert facts["best_on_valid"]["f1"] >= facts["f1"]
+    assert "the best on valid is" in command("evaluate", "--run", tmp_path / "run").out
+    said = [
+        command("answer", "--run", tmp_path / "run", "--threshold", each, stdin=b"which colour\ta red house\n").out
+        for each in ("1000", "-1000")
+    ]
+    assert said[0].split("\t")[0] != ""
+    assert said[1].split("\t")[0] == ""
+    plain = command("answer", "--run", answering, "--threshold", "1", stdin=b"which colour\ta red house\n")
+    complains(plain, 2, "--threshold is for task.unanswerable")
+
+
 def test_each_run_does_its_own_task(command: Command, answering: Path, trained: Run, tmp_path: Path) -> None:
     complains(command("translate", "--run", answering), 2, "does not translate: it was trained for answering")
     complains(command("answer", "--run", trained.path), 2, "does not answer: it was trained for translation")

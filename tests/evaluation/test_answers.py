@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.errors import InputError
-from glassformer.evaluation import answer_scores
+from glassformer.evaluation import answer_scores, best_threshold
 from glassformer.evaluation.answers import exact_match, normalised, word_f1
 
 words = st.lists(st.sampled_from(["the", "A", "cat,", "Cat", "sat", "on", "mat.", "an", "U.S.", "—", "3"]), max_size=6)
@@ -78,6 +78,32 @@ def test_questions_without_an_answer_are_counted_by_themselves() -> None:
     assert (found.exact, found.f1) == (0.5, 0.5)
     assert (found.answerable_exact, found.answerable_f1, found.unanswerable_exact) == (0.5, 0.5, 0.5)
     assert answer_scores(["a"], [["b"]]).unanswerable_exact is None
+
+
+def scored(threshold: float, margins: list[float], answers: list[str], references: list[list[str]]) -> float:
+    said = ["" if margin > threshold else answer for margin, answer in zip(margins, answers, strict=True)]
+    return answer_scores(said, references).f1
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-3, 3), st.sampled_from(["cat", "the cat sat", ""]), st.sampled_from(["cat", ""])),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_no_threshold_is_better_than_the_best(drawn: list[tuple[int, str, str]]) -> None:
+    margins, answers = [float(margin) for margin, _, _ in drawn], [answer for _, answer, _ in drawn]
+    references = [[right] if right else [] for _, _, right in drawn]
+    found = scored(best_threshold(margins, answers, references), margins, answers, references)
+    tried = [scored(each / 2, margins, answers, references) for each in range(-9, 10)]
+    assert found == pytest.approx(max(tried))
+
+
+def test_the_best_threshold_lies_between_the_questions_that_it_tells_apart() -> None:
+    assert best_threshold([-3.0, 1.0, 2.0], ["a b", "c", "d"], [["b"], ["c"], []]) == 1.5
+    assert best_threshold([-3.0, 1.0], ["x", "y"], [[], []]) == -4.0  # silence for all
+    assert best_threshold([-3.0, 1.0], ["x", "y"], [["x"], ["y"]]) == 2.0  # words for all
 
 
 def test_nothing_is_no_score() -> None:

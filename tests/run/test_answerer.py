@@ -67,6 +67,28 @@ def test_it_says_nothing_only_where_that_was_learned(silent: Answerer, trained: 
     assert trained.answer(asked)[0].text != ""
 
 
+def test_a_threshold_decides_between_words_and_silence(silent: Answerer, trained: Answerer) -> None:
+    context = "the old house is blue and near a river"
+    asked = [("which number", context), ("which colour", context)]
+    assert [each.text for each in silent.answer(asked)] == ["", "blue"]
+    assert all(each.text for each in silent.answer(asked, threshold=1e6))
+    assert not any(each.text for each in silent.answer(asked, threshold=-1e6))
+    found = silent.evaluate(silent.pairs("valid"))
+    best = found.at(found.best_threshold())
+    assert best.scores.f1 >= found.scores.f1
+    assert (found.at(-1e6).scores.unanswerable_exact, found.at(-1e6).scores.answerable_exact) == (1, 0)
+    assert found.at(1e6).scores.unanswerable_exact == 0
+    with pytest.raises(InputError, match="has learned to answer every question"):
+        trained.answer(asked, threshold=1.0)
+
+
+def test_the_recipe_says_the_threshold(silent: Answerer) -> None:
+    task = silent.task.model_copy(update={"threshold": -1e6})
+    mute = Answerer(silent.recipe.model_copy(update={"task": task}), silent.model, silent.tokenizer)
+    assert mute.answer([("which colour", "a red house")])[0].text == ""
+    assert mute.evaluate(silent.pairs("valid")).scores.answerable_exact == 0
+
+
 def test_a_loaded_run_answers_alike(trained: Answerer) -> None:
     assert trained.path is not None
     loaded = gf.load(trained.path)
@@ -125,6 +147,7 @@ def test_files_of_another_layout_are_told(tmp_path: Path) -> None:
         ({"data": {"normalise": "nfc"}}, 'data.normalise must be "none"'),
         ({"source": {"kind": "tsv"}}, "squad is for answering alone"),
         ({"model": {"family": "transformer"}}, "for answering it is one of bert, roberta"),
+        ({"task": {"threshold": 1.0}}, "task.threshold is for questions without an answer"),
         ({"train": {"watch": "bleu"}}, "for answering it is one of loss, exact, f1"),
     ],
 )

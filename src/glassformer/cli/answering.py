@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli.options import Adapter, AsJson, Device, RunFolder, TextFile
-from glassformer.errors import InputError
+from glassformer.errors import ConfigurationError, InputError
 
 SHAPE = 'a line is a question, a tab and its context, or {"question": …, "context": …}'
 
@@ -27,6 +27,14 @@ def answer(
         typer.Option(metavar="FILE", help="the text that all questions are about; else each line has its own"),
     ] = None,
     file: TextFile = "-",
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="say nothing where that is likelier by more than X, as a logit; the recipe's if not given; evaluate "
+            "finds the best",
+        ),
+    ] = None,
     as_json: AsJson = False,
     adapter: Adapter = None,
     device: Device = "auto",
@@ -35,6 +43,7 @@ def answer(
 
     - `glassformer answer --run runs/squad --context article.txt "Who wrote it?" "When?"`
     - `glassformer answer --run runs/squad --json < questions.jsonl`
+    - `glassformer answer --run runs/squad2 --threshold 1.5 < questions.tsv`
     """
     from glassformer.cli.lines import Lines, given
     from glassformer.run import Answerer, load_as
@@ -43,12 +52,16 @@ def answer(
         raise InputError("questions need a text to be answered from: name it with --context FILE")
     asked = enumerate(given(questions, file), 1)
     loaded = load_as(Answerer, "answer", run, device, adapter)
+    if threshold is not None and not loaded.task.unanswerable:
+        raise ConfigurationError(f"{run} has learned to answer every question: --threshold is for task.unanswerable")
     text = None if context is None else _text(context)
     name = "question " if questions else f"{'standard input' if file == '-' else file}:"
     lines: Lines[tuple[int, str], tuple[str, str]] = Lines(
         "answering", "questions", lambda line: _sides(line[1], text, f"{name}{line[0]}")
     )
-    for (_, line), found, wrong in lines.answered(asked, loaded.answer):
+    for (_, line), found, wrong in lines.answered(
+        asked, lambda good, progress: loaded.answer(good, progress, threshold)
+    ):
         if as_json:
             facts = {"error": wrong} if wrong else asdict(found)
             question = line if wrong or text is not None else _sides(line, text, name)[0]

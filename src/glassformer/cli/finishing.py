@@ -127,7 +127,25 @@ def _answer_report(run: Answerer, examples: Examples, **options: Any) -> Report:
     refuse(run.path, options)
     with bar("evaluating", len(examples)) as progress:
         found = run.evaluate(examples, progress)
-    return {"questions": len(examples), "loss": found.loss, **asdict(found.scores)}, _answer_lines(found)
+    facts, lines = {"questions": len(examples), "loss": found.loss, **asdict(found.scores)}, _answer_lines(found)
+    if run.task.unanswerable:
+        facts["threshold"] = found.threshold
+        if (threshold := _threshold(run)) is not None:
+            best = found.at(threshold)
+            facts["best_on_valid"] = {"threshold": threshold, **asdict(best.scores)}
+            lines += [f"threshold {found.threshold:g}; the best on valid is {threshold:.4f}, and with that:"]
+            lines += _answer_lines(best)
+    return facts, lines
+
+
+def _threshold(run: Answerer) -> float | None:
+    """The threshold that is best for the questions of valid, if any were kept."""
+    try:
+        questions = run.pairs("valid")
+    except InputError:
+        return None
+    with bar("finding the best threshold", len(questions)) as progress:
+        return run.evaluate(questions, progress).best_threshold()
 
 
 def _answer_lines(found: AnswerEvaluation) -> list[str]:

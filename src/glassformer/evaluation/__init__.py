@@ -1,6 +1,6 @@
 """Evaluation: how good outputs are, by the field's own libraries, so that numbers can be compared."""
 
-from glassformer.evaluation.answers import AnswerScores, answer_scores
+from glassformer.evaluation.answers import AnswerScores, answer_scores, best_threshold
 from glassformer.evaluation.baseline import BASELINE, baseline
 from glassformer.evaluation.classes import ClassScores, class_scores
 from glassformer.evaluation.metrics import Scores, perplexity, score
@@ -14,6 +14,7 @@ __all__ = [
     "Scores",
     "answer_scores",
     "baseline",
+    "best_threshold",
     "check_rouge",
     "class_scores",
     "perplexity",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from glassformer.errors import InputError
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
+NOTHING = [""]  # what is right where there is no answer
 NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -59,10 +60,10 @@ def answer_scores(answers: Sequence[str], references: Sequence[Sequence[str]]) -
         raise InputError(f"there are {len(answers)} answers but {len(references)} lists of references")
     if not answers:
         raise InputError("there is nothing to score: no answer and no reference")
-    kept = [[each for each in some if normalised(each)] or [""] for some in references]
+    kept = _counted(references)
     exact = [exact_match(answer, some) for answer, some in zip(answers, kept, strict=True)]
     f1 = [word_f1(answer, some) for answer, some in zip(answers, kept, strict=True)]
-    there = [some != [""] for some in kept]
+    there = [some != NOTHING for some in kept]
     return AnswerScores(
         exact=sum(exact) / len(exact),
         f1=sum(f1) / len(f1),
@@ -72,6 +73,33 @@ def answer_scores(answers: Sequence[str], references: Sequence[Sequence[str]]) -
         unanswerable=len(there) - sum(there),
         unanswerable_exact=_mean(exact, [not each for each in there]),
     )
+
+
+def _counted(references: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The references of each question that have something to compare with."""
+    return [[each for each in some if normalised(each)] or NOTHING for some in references]
+
+
+def best_threshold(margins: Sequence[float], answers: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """The threshold of the best F1, as SQuAD 2 looks for it: halfway between the two margins around it.
+
+    A question is answered where its margin, by how much silence is likelier than these words, is not over the
+    threshold. Against silence, that gains the words' F1 where there is an answer, and costs 1 where there is none.
+    """
+    if not answers:
+        raise InputError("there is no question to find a threshold with")
+    worth = [
+        -1.0 if some == NOTHING and normalised(answer) else 0.0 if some == NOTHING else word_f1(answer, some)
+        for answer, some in zip(answers, _counted(references), strict=True)
+    ]
+    gains = sorted(zip(margins, worth, strict=True))
+    best, threshold, total = 0.0, gains[0][0] - 1, 0.0
+    for number, (margin, gain) in enumerate(gains):
+        following = gains[number + 1][0] if number + 1 < len(gains) else margin + 2
+        total += gain
+        if total > best and following > margin:
+            best, threshold = total, (margin + following) / 2
+    return threshold
 
 
 def _mean(values: list[float], wanted: list[bool]) -> float | None:

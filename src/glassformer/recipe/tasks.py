@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from glassformer.recipe.values import Count, Fraction, Number, Place, Section, Switch, Whole
 
@@ -38,6 +38,15 @@ class AnsweringTask(Section):
     max_question: Count = Field(64, description="tokens of a question at most; what is longer is cut off")
     max_answer: Count = Field(30, description="tokens of an answer at most, where one is looked for")
     unanswerable: Switch = Field(False, description="learn from questions without an answer, and give none if likelier")
+    threshold: Number = Field(
+        0.0, description="unanswerable: by how much nothing must be likelier than words, as a logit"
+    )
+
+    @model_validator(mode="after")
+    def _silent(self) -> AnsweringTask:
+        if self.threshold and not self.unanswerable:
+            raise ValueError("task.threshold is for questions without an answer: set task.unanswerable as well")
+        return self
 
 
 class ImagesTask(Section):

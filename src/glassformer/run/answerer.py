@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 
 from glassformer.data.windows import ABSENT, Window, Windows, places, span_of, split
 from glassformer.errors import InputError
-from glassformer.evaluation import AnswerScores, answer_scores
+from glassformer.evaluation import AnswerScores, answer_scores, best_threshold
 from glassformer.recipe import AnsweringTask, Recipe
 from glassformer.run.classifier import tells_segments
 from glassformer.run.held_out import Progress, held_out, in_batches
@@ -42,12 +43,45 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class AnswerEvaluation:
-    """How a run does on some questions: the answers, their scores, and the loss per end of an answer."""
+class Choice:
+    """The best words for a question, and silence, which is `margin` likelier (as a logit, less than 0: unlikelier)."""
 
-    scores: AnswerScores
+    words: Answer
+    silence: Answer
+    margin: float
+
+    def made(self, threshold: float) -> Answer:
+        """The words, unless silence is likelier by more than the threshold."""
+        return self.silence if self.margin > threshold else self.words
+
+
+@dataclass(frozen=True)
+class AnswerEvaluation:
+    """How a run does on some questions at a threshold: its answers, their scores, the loss per end of an answer."""
+
+    choices: list[Choice]
+    references: list[list[str]]  # the answers that people gave to each question
     loss: float
-    answers: list[Answer]
+    threshold: float
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """The answers in the order of the questions."""
+        return [each.made(self.threshold) for each in self.choices]
+
+    @cached_property
+    def scores(self) -> AnswerScores:
+        """What they are worth."""
+        return answer_scores([each.text for each in self.answers], self.references)
+
+    def at(self, threshold: float) -> AnswerEvaluation:
+        """The same at another threshold."""
+        return replace(self, threshold=threshold)
+
+    def best_threshold(self) -> float:
+        """The threshold at which the F1 of these questions is best."""
+        margins, words = ([each.margin for each in self.choices], [each.words.text for each in self.choices])
+        return best_threshold(margins, words, self.references)
 
 
 @dataclass(frozen=True)
@@ -86,9 +120,18 @@ class Answerer:
         """The same with another model."""
         return Answerer(self.recipe, model, self.tokenizer, self.path)
 
-    def answer(self, questions: Sequence[Question], progress: Progress | None = None) -> list[Answer]:
-        """The answer to each question, found in its context, in their order."""
-        return self._answered(questions, self._rows(questions), progress)[0]
+    def answer(
+        self, questions: Sequence[Question], progress: Progress | None = None, threshold: float | None = None
+    ) -> list[Answer]:
+        """The answer to each question, found in its context, in their order.
+
+        Nothing is said where that is likelier by more than the threshold, the recipe's unless given; only if the run
+        has learned from questions without an answer.
+        """
+        if threshold is not None and not self.task.unanswerable:
+            raise InputError("this run has learned to answer every question (task.unanswerable): it has no threshold")
+        limit = self.task.threshold if threshold is None else threshold
+        return [each.made(limit) for each in self._choices(questions, self._rows(questions), progress)[0]]
 
     def evaluate(self, examples: Sequence[tuple[str, str]], progress: Progress | None = None) -> AnswerEvaluation:
         """Answer the questions of some examples, and compare with the answers that people gave."""
@@ -96,9 +139,9 @@ class Answerer:
             raise InputError("there is nothing to evaluate: no question")
         given = [json.loads(target) for _, target in examples]
         questions = [split(source) for source, _ in examples]
-        answers, loss = self._answered(questions, self._rows(questions, given), progress)
+        choices, loss = self._choices(questions, self._rows(questions, given), progress)
         references = [[each["text"] for each in some] for some in given]
-        return AnswerEvaluation(answer_scores([each.text for each in answers], references), loss, answers)
+        return AnswerEvaluation(choices, references, loss, self.task.threshold)
 
     def measure(self, examples: Sequence[tuple[str, str]], most: int) -> dict[str, float]:
         """What validation tells of the first so many questions."""
@@ -125,10 +168,10 @@ class Answerer:
         ]
 
     @torch.inference_mode()
-    def _answered(
+    def _choices(
         self, questions: Sequence[Question], rows: list[Row], progress: Progress | None
-    ) -> tuple[list[Answer], float]:
-        """The answers to all questions, and the mean loss of the right places; rows of like length go together."""
+    ) -> tuple[list[Choice], float]:
+        """What may be answered to all questions, and the mean loss of the right places; like lengths go together."""
         read, budget = [row.window.tokens for row in rows], self.recipe.train.batch_tokens
         found: list[list[Found]] = [[] for _ in questions]
         loss = 0.0
@@ -140,8 +183,8 @@ class Answerer:
             contexts = [questions[row.question][1] for row in some]
             for row, each in zip(some, self._best(some, contexts, logits.cpu()), strict=True):
                 found[row.question].append(each)
-        answers = [self._answer(each, context) for each, (_, context) in zip(found, questions, strict=True)]
-        return answers, loss / max(1, 2 * len(rows))
+        choices = [self._choice(each, context) for each, (_, context) in zip(found, questions, strict=True)]
+        return choices, loss / max(1, 2 * len(rows))
 
     def _best(self, rows: list[Row], contexts: list[str], logits: Tensor) -> list[Found]:
         """The best span of each window: in the context, no longer than allowed, with something to see at its ends."""
@@ -164,19 +207,21 @@ class Answerer:
             found.append(Found(start, end, values[number], weights[number], none[number]))
         return found
 
-    def _answer(self, found: list[Found], context: str) -> Answer:
-        """The best of all windows; nothing if that is likelier, and learned as an answer."""
+    def _choice(self, found: list[Found], context: str) -> Choice:
+        """The best of all windows beside nothing, which is no choice where that was not learned as an answer."""
         best = max(found, key=lambda each: each.best)
         weights = [each.all for each in found]
         none = min(each.none for each in found)
         if self.task.unanswerable:
             weights.append(none)
         total = float(torch.tensor(weights).logsumexp(dim=0))
-        if best.best == -math.inf or (self.task.unanswerable and none > best.best):
-            return Answer("", 0, 0, math.exp(none - total) if self.task.unanswerable else 0.0)
+        silence = Answer("", 0, 0, math.exp(none - total) if self.task.unanswerable else 0.0)
+        if best.best == -math.inf:  # the context has nothing to point at
+            return Choice(silence, silence, math.inf)
         text = context[best.start : best.end]
         start = best.start + len(text) - len(text.lstrip())
-        return Answer(text.strip(), start, start + len(text.strip()), math.exp(best.best - total))
+        words = Answer(text.strip(), start, start + len(text.strip()), math.exp(best.best - total))
+        return Choice(words, silence, none - best.best if self.task.unanswerable else -math.inf)
 
 
 def _right(windows: list[Window], given: list[dict[str, Any]]) -> list[tuple[int, int]]:
