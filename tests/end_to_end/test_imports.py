@@ -88,6 +88,7 @@ def test_what_cannot_be_imported_or_used_is_a_sentence(
     for arguments, sentence in (
         (("import", language_model, run), "already exists and is not empty"),
         (("import", tmp_path / "nowhere", tmp_path / "x"), "there is no such folder"),
+        (("generate", "--run", run, "a", "--adapter", "nowhere"), "nowhere: there is no such folder"),
         (("translate", "--run", run), "is a language model"),
         (("generate", "--run", run, "the dog", "--top-p", "0.9"), "give a --temperature as well"),
         (("generate", "--run", run, "the dog " * 40), "leaves no room: the model reads 40 in all"),

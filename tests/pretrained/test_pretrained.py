@@ -235,6 +235,18 @@ def test_what_was_packed_or_quantised_is_not_written(change: Callable[[nn.Module
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ["nowhere", "./no/where", "/no/where", "~/nowhere", "a/b/c", "of /one", "nowhere/"])
+def test_the_hub_is_not_asked_for_what_is_no_name_there(name: str) -> None:
+    with pytest.raises(InputError, match=r"there is no such folder"):
+        pretrained.load(name)
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(InputError, match=r"model\.safetensors is a file: name the folder that it is in"):
+        pretrained.load(tmp_path / "model.safetensors")
+
+
 def test_the_hub_is_asked_for_a_name_and_silence_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

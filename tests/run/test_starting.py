@@ -120,6 +120,8 @@ def test_checkpoints_that_do_not_fit_are_told(tmp_path: Path) -> None:
         Tokenizer.train(WORDS * 9, Section(kind="bpe", vocabulary=300)).save(tmp_path / name / "tokenizer.json")
         with pytest.raises(gf.ConfigurationError, match=f"model.pretrained is a {name}: translation takes one of"):
             gf.train(recipe(data, tmp_path / name), tmp_path / "run")
+    with pytest.raises(gf.InputError, match=r"^model\.pretrained: nowhere: there is no such folder; .* is OWNER/NAME$"):
+        gf.train(recipe(data, Path("nowhere")), tmp_path / "run")
     with pytest.raises(gf.GlassformerError, match=r"model\.family bart needs tokenizer\.joint"):
         gf.train(recipe(data, None, model={"family": "bart"}, tokenizer={"joint": False}), tmp_path / "run")
 

@@ -8,6 +8,7 @@ model.safetensors.index.json        which of several files holds which
 from __future__ import annotations
 
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,47 +22,56 @@ from glassformer.writing import replacing
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PACKAGE = "package:"  # before the name of an installed package that carries a checkpoint
+HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # whose it is, what it is called
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
 WANTED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 
-def find(source: str | Path) -> Path:
-    """The folder of a checkpoint: on this machine, in an installed package, or fetched from the hub and kept."""
+def find(source: str | Path, place: str = "") -> Path:
+    """The folder of a checkpoint: on this machine, in an installed package, or fetched from the hub and kept.
+
+    `place` begins a complaint: where the source was named.
+    """
     folder, name = Path(source), str(source)
     if folder.is_dir():
         return folder
     if name.startswith(PACKAGE):
-        return _packaged(name.removeprefix(PACKAGE))
-    if folder.exists() or name.count("/") > 1 or name.startswith((".", "/", "~")):
-        raise InputError(f"{source}: there is no such folder")
+        return _packaged(name.removeprefix(PACKAGE), place)
+    if folder.exists():
+        raise InputError(f"{place}{source} is a file: name the folder that it is in")
+    if not HUB_NAME.fullmatch(name):
+        hint = "; a name on the hub is OWNER/NAME" if folder.name == name else ""
+        raise InputError(f"{place}{source}: there is no such folder{hint}")
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
     except ImportError:
         raise InputError(
-            f"{source} is no folder here; to fetch it from the hub, install: pip install 'glassformer[interop]'"
+            f"{place}{source} is no folder here; to fetch it from the hub, install: pip install 'glassformer[interop]'"
         ) from None
     try:
         return Path(snapshot_download(name, allow_patterns=WANTED))
     except HFValidationError:
-        raise InputError(f"{source}: there is no such folder, and no hub name is spelled so") from None
+        raise InputError(f"{place}{source}: there is no such folder, and no hub name is spelled so") from None
     except LocalEntryNotFoundError:
-        raise InputError(f"{source} is no folder here, and the hub cannot be reached: is there a network?") from None
+        raise InputError(
+            f"{place}{source} is no folder here, and the hub cannot be reached: is there a network?"
+        ) from None
     except (HfHubHTTPError, OSError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{source} cannot be fetched from the hub: {first}") from None
+        raise InputError(f"{place}{source} is no folder here, and cannot be fetched from the hub: {first}") from None
 
 
-def _packaged(name: str) -> Path:
+def _packaged(name: str, place: str) -> Path:
     """The folder of the checkpoint in an installed package, which is only looked at, not imported."""
     spec = find_spec(name) if name.isidentifier() else None
     if spec is None or not spec.submodule_search_locations:
         hint = f"pip install {name.replace('_', '-')}"
-        raise InputError(f"{PACKAGE}{name}: there is no package {name!r} on this machine: {hint}")
+        raise InputError(f"{place}{PACKAGE}{name}: there is no package {name!r} on this machine: {hint}")
     found = [path.parent for place in spec.submodule_search_locations for path in sorted(Path(place).rglob(CONFIG))]
     with_weights = [folder for folder in found if any((folder / weights).is_file() for weights in (WEIGHTS, INDEX))]
     if not with_weights:
-        raise InputError(f"{PACKAGE}{name}: the package holds no {CONFIG} with a {WEIGHTS} beside it")
+        raise InputError(f"{place}{PACKAGE}{name}: the package holds no {CONFIG} with a {WEIGHTS} beside it")
     return with_weights[0]
 
 

@@ -13,11 +13,13 @@ from glassformer.errors import ConfigurationError
 from glassformer.models import FAMILIES, Made
 from glassformer.parts import PostNorm, PreNorm
 from glassformer.pretrained import load as load_checkpoint
+from glassformer.pretrained.files import find
 from glassformer.recipe import ImagesTask, Recipe
 from glassformer.run import folder as files
 from glassformer.run.describing import ACTIVATIONS, made_of
 from glassformer.usual import FAMILIES as SUITED
 
+PLACE = "model.pretrained: "  # where a checkpoint to begin with is named
 PLACEMENTS = {"pre": PreNorm, "post": PostNorm}
 ADDING = ("masked-language-modelling", "span-corruption")  # tasks that may add tokens to a vocabulary
 ANSWERS = {
@@ -52,7 +54,7 @@ def build(recipe: Recipe, source_vocabulary: int = 0, target_vocabulary: int = 0
 
 def _begun(name: str) -> nn.Module:
     """What a recipe begins with: the model of a run of ours, or of a checkpoint from elsewhere."""
-    return files.read_model(Path(name)) if files.is_run(Path(name)) else load_checkpoint(name)
+    return files.read_model(Path(name)) if files.is_run(Path(name)) else load_checkpoint(find(name, PLACE))
 
 
 def _grown(model: nn.Module, vocabulary: int) -> nn.Module:

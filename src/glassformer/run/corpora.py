@@ -7,6 +7,7 @@ from pathlib import Path
 from glassformer.data import Prepared, Progress, prepare
 from glassformer.pretrained import files as checkpoints
 from glassformer.recipe import Recipe
+from glassformer.run.building import PLACE
 from glassformer.run.folder import RECIPE
 from glassformer.run.importing import checkpoint_habits, read_habits, read_tokenizers
 from glassformer.text import Habits, Tokenizer
@@ -31,5 +32,5 @@ def _tokenizers(recipe: Recipe) -> tuple[Tokenizer, Tokenizer] | None:
     """The tokenizers of the checkpoint that a recipe begins with."""
     if recipe.model.pretrained is None:
         return None
-    folder = checkpoints.find(recipe.model.pretrained)
+    folder = checkpoints.find(recipe.model.pretrained, PLACE)
     return read_tokenizers(folder, checkpoints.read_config(folder))
