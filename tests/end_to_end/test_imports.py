@@ -18,7 +18,7 @@ from glassformer.run import Run
 from glassformer.run.importing import import_checkpoint
 from glassformer.text import Tokenizer
 
-from .helpers import Command
+from .helpers import Command, complains
 
 WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
 TEXTS = ["the dog saw the cat", "a cat sat on the mat", "the moon was big and bright"]
@@ -80,13 +80,45 @@ def test_a_translator_is_imported_and_translates(command: Command, tokenizer: To
     assert "this run translates" in wrong.err
 
 
+def test_nothing_is_written_over_unless_forced(command: Command, language_model: Path, tmp_path: Path) -> None:
+    run, out = tmp_path / "run", tmp_path / "out"
+    out.mkdir()  # an empty folder is free
+    assert command("import", language_model, run).code == 0
+    assert command("export", "--run", run, out).code == 0
+    (out / "mine.txt").write_text("mine")
+    (out / "source.tokenizer.json").write_text("of another model")
+    before = {path: path.read_bytes() for path in (*run.iterdir(), *out.iterdir())}
+    complains(command("export", "--run", run, out), 2, f"{out} is not empty", "--force")
+    complains(command("import", language_model, out), 2, f"{out} is not empty", "--force")
+    complains(command("export", "--run", run, run, "--force"), 2, f"{run} is the run itself")
+    complains(command("import", language_model, language_model, "--force"), 2, "is the checkpoint itself")
+    assert {path: path.read_bytes() for path in (*run.iterdir(), *out.iterdir())} == before
+    assert command("export", "--run", run, out, "--force").code == 0
+    assert (out / "mine.txt").read_text() == "mine"
+    assert not (out / "source.tokenizer.json").exists()
+    assert command("import", out, run, "--force").code == 0
+    assert (run / "model.safetensors").read_bytes() == before[run / "model.safetensors"]
+    assert command("generate", "--run", run, "the dog", "--length", "2").code == 0
+
+
+def test_a_trained_run_is_never_written_over(command: Command, trained: Run, language_model: Path) -> None:
+    path = trained.path
+    assert path is not None
+    for arguments in (("import", language_model, path), ("export", "--run", path, path)):
+        complains(command(*arguments, "--force"), 2, f"{path} holds a run that was trained: choose another folder")
+    assert gf.load(path).recipe == trained.recipe
+
+
 def test_what_cannot_be_imported_or_used_is_a_sentence(
     command: Command, language_model: Path, tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
     command("import", language_model, run)
     for arguments, sentence in (
-        (("import", language_model, run), "already exists and is not empty"),
+        (
+            ("import", language_model, run),
+            f"{run} is not empty: choose another folder, or write over what it holds with --force",
+        ),
         (("import", tmp_path / "nowhere", tmp_path / "x"), "there is no such folder"),
         (("generate", "--run", run, "a", "--adapter", "nowhere"), "nowhere: there is no such folder"),
         (("translate", "--run", run), "is a language model"),

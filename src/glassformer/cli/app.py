@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli import answering, classifying, experimenting, filling, generating, translating
-from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder
+from glassformer.cli.options import Adapter, AsJson, Beam, Device, Force, Int8, RunFolder
 from glassformer.cli.vectors import vectors
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
@@ -78,6 +78,7 @@ app.command()(generating.generate)
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="a folder in Hugging Face's layout, or a hub name")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="the run folder to make")],
+    force: Force = False,
 ) -> None:
     """Make a run folder of a checkpoint from elsewhere.
 
@@ -87,7 +88,7 @@ def import_(
     from glassformer.models import DecoderOnly
     from glassformer.run.importing import import_checkpoint
 
-    model = import_checkpoint(source, folder)
+    model = import_checkpoint(source, folder, force)
     size = sum(parameter.numel() for parameter in model.parameters())
     use = 'generate "Once upon a time"' if isinstance(model, DecoderOnly) else "translate"
     command, *rest = use.split(" ", 1)
@@ -100,6 +101,7 @@ def export(
     run: RunFolder,
     folder: Annotated[Path, typer.Argument(metavar="OUT", help="the folder to write")],
     to: Annotated[str, typer.Option(metavar="FORMAT", help="huggingface")] = "huggingface",
+    force: Force = False,
 ) -> None:
     """Write a run's model in another format.
 
@@ -110,7 +112,7 @@ def export(
 
     if to != "huggingface":
         raise ConfigurationError(f'"{to}" is no format to export to: expected huggingface')
-    sys.stdout.write(f"{folder}: transformers opens it with {write(load(run, 'cpu'), folder)}\n")
+    sys.stdout.write(f"{folder}: transformers opens it with {write(load(run, 'cpu'), folder, force)}\n")
 
 
 @app.command()

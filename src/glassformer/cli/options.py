@@ -15,6 +15,7 @@ Int8 = Annotated[
 ]
 TextFile = Annotated[str, typer.Option("--file", metavar="FILE", help="a text a line; - for standard input")]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="print JSON")]
+Force = Annotated[bool, typer.Option("--force", metavar="", help="write over what the folder holds")]
 Adapter = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="what LoRA learned over this run's model, ours or peft's"),

@@ -8,17 +8,16 @@ from typing import Any
 
 from torch import nn
 
-from glassformer.errors import ConfigurationError
+from glassformer.errors import ConfigurationError, RunError
 from glassformer.models import EncoderDecoder
-from glassformer.pretrained import save
 from glassformer.pretrained.adapter import made_of
 from glassformer.run.answerer import Answerer
 from glassformer.run.classifier import Classifier
 from glassformer.run.denoiser import Denoiser
 from glassformer.run.filler import Filler
-from glassformer.run.folder import JOINT, write_text
+from glassformer.run.folder import JOINT, check_free, write_text
 from glassformer.run.image_classifier import ImageClassifier
-from glassformer.run.importing import write_tokenizers
+from glassformer.run.importing import SEEING, save_alone, write_tokenizers
 from glassformer.run.language import LanguageModel
 from glassformer.run.run import Run
 from glassformer.text import Habits, Tokenizer, own_habits
@@ -28,8 +27,14 @@ TOLD = "tokenizer_config.json"
 ROBERTA_PAD = 1  # its positions count from there, in transformers too
 
 
-def export(run: Any, folder: Path) -> str:
-    """Write a run in Hugging Face's layout. Gives what `transformers` opens it with."""
+def export(run: Any, folder: Path, force: bool = False) -> str:
+    """Write a run in Hugging Face's layout. Gives what `transformers` opens it with.
+
+    Only with `force` is something written over.
+    """
+    check_free(folder, force)
+    if run.path is not None and run.path.resolve() == folder.resolve():
+        raise RunError(f"{folder} is the run itself: choose another folder")
     if isinstance(run, Classifier):
         _write_reader(run, folder, _named(run.labels))
         return "AutoModelForSequenceClassification and AutoTokenizer (with truncation=True)"
@@ -45,7 +50,7 @@ def export(run: Any, folder: Path) -> str:
     if isinstance(run, ImageClassifier):
         return _image_classifier(run, folder)
     made_of(run.model).notes.update(_special(run.model, run.habits))
-    save(run.model, folder)
+    save_alone(run.model, folder)
     write_tokenizers((run.source, run.target), run.path, folder)
     if run.source is not run.target:
         return "AutoModel; its two tokenizers are files of their own"
@@ -69,7 +74,7 @@ def _write_reader(run: Reader, folder: Path, notes: dict[str, Any]) -> None:
             f"theirs is token {ROBERTA_PAD}"
         )
     made.notes.update(notes, pad_token_id=run.tokenizer.pad)
-    save(run.model, folder)
+    save_alone(run.model, folder)
     _write_tokenizer(run, run.tokenizer, folder)
 
 
@@ -99,7 +104,7 @@ def _write_tokenizer(run: Reader | Run, own: Tokenizer, folder: Path) -> None:
 def _image_classifier(run: ImageClassifier, folder: Path) -> str:
     task = run.task
     made_of(run.model).notes.update(_named(run.labels))
-    save(run.model, folder)
+    save_alone(run.model, folder)
     described = {
         "image_processor_type": "ViTImageProcessor",
         "do_convert_rgb": task.colours == 3,
@@ -112,7 +117,7 @@ def _image_classifier(run: ImageClassifier, folder: Path) -> str:
         "image_mean": [task.mean] * task.colours,
         "image_std": [task.deviation] * task.colours,
     }
-    _write(folder / "preprocessor_config.json", described)
+    _write(folder / SEEING, described)
     return "AutoModelForImageClassification and AutoImageProcessor"
 
 

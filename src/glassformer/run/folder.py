@@ -80,6 +80,16 @@ def _lock(folder: Path) -> int | None:
         return None  # where nothing can be locked, training goes on without
 
 
+def check_free(folder: Path, force: bool) -> None:
+    """Refuse to write into a folder that holds something, unless forced; a trained run is never written over."""
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file: choose a folder")
+    if is_run(folder):
+        raise RunError(f"{folder} holds a run that was trained: choose another folder")
+    if not force and folder.exists() and any(folder.iterdir()):
+        raise RunError(f"{folder} is not empty: choose another folder, or write over what it holds with --force")
+
+
 def write_setting(
     folder: Path, recipe: Recipe, model: nn.Module, tokenizers: Sequence[Tokenizer], labels: list[str]
 ) -> None:

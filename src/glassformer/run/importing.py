@@ -22,20 +22,24 @@ from torch import nn
 from glassformer.errors import InputError, RunError
 from glassformer.models import DecoderOnly, EncoderDecoder
 from glassformer.pretrained import files, load, save
-from glassformer.run.folder import JOINT, SEPARATE, write_text
+from glassformer.run.folder import JOINT, SEPARATE, check_free, write_text
 from glassformer.text import Habits, Tokenizer, framed_habits
 
 IMPORT, HABITS, GENERATION = "import.json", "habits.json", "generation_config.json"
 ALONG = (GENERATION, "special_tokens_map.json", "tokenizer_config.json")
+SEEING = "preprocessor_config.json"  # how images are shown to a model
+BESIDE = (files.INDEX, IMPORT, HABITS, *ALONG, *JOINT, *SEPARATE, SEEING)
 
 
-def import_checkpoint(source: str | Path, folder: Path) -> nn.Module:
-    """Make a run folder of a checkpoint that writes text: a folder, or a name on the hub."""
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file: choose a folder")
-    if folder.exists() and any(folder.iterdir()):
-        raise RunError(f"{folder} already exists and is not empty: choose another folder")
+def import_checkpoint(source: str | Path, folder: Path, force: bool = False) -> nn.Module:
+    """Make a run folder of a checkpoint that writes text: a folder, or a name on the hub.
+
+    Only with `force` is something written over.
+    """
+    check_free(folder, force)
     found = files.find(source)
+    if found.resolve() == folder.resolve():
+        raise RunError(f"{folder} is the checkpoint itself: choose another folder")
     config, model = files.read_config(found), load(found)
     if not isinstance(model, DecoderOnly | EncoderDecoder):
         raise InputError(f"{source} reads, but does not write: use it from Python, with glassformer.pretrained.load")
@@ -48,11 +52,18 @@ def import_checkpoint(source: str | Path, folder: Path) -> nn.Module:
                 "they do not belong together"
             )
     habits = checkpoint_habits(found, tokenizers, isinstance(model, EncoderDecoder))
-    save(model, folder)
+    save_alone(model, folder)
     write_tokenizers(tokenizers, found, folder)
     write_habits(folder, habits)
     write_text(folder / IMPORT, json.dumps({"format": 2, "source": str(source)}, indent=2) + "\n")
     return model
+
+
+def save_alone(model: nn.Module, folder: Path) -> None:
+    """Write a checkpoint, and take away what one before has left in the folder, so that no two are mixed."""
+    save(model, folder)
+    for name in BESIDE:
+        (folder / name).unlink(missing_ok=True)
 
 
 def write_tokenizers(tokenizers: tuple[Tokenizer, Tokenizer], found: Path | None, folder: Path) -> None:
