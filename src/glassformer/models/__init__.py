@@ -14,6 +14,7 @@ from glassformer.models.family import Made, family
 from glassformer.models.gpt2 import gpt2
 from glassformer.models.llama import llama
 from glassformer.models.marian import marian
+from glassformer.models.recurrent import recurrent
 from glassformer.models.t5 import t5
 from glassformer.models.transformer import transformer, transformer_base, transformer_big, transformer_tiny
 from glassformer.models.vit import vit
@@ -25,6 +26,7 @@ FAMILIES: dict[str, Callable[..., nn.Module]] = {
     "gpt2": gpt2,
     "llama": llama,
     "marian": marian,
+    "recurrent": recurrent,
     "roberta": roberta,
     "t5": t5,
     "transformer": transformer,
@@ -44,6 +46,7 @@ __all__ = [
     "gpt2",
     "llama",
     "marian",
+    "recurrent",
     "roberta",
     "t5",
     "transformer",

@@ -10,17 +10,17 @@ from torch import Tensor, nn
 from glassformer.parts.blocks import Decoder
 from glassformer.parts.cache import DecoderState
 from glassformer.parts.checks import check_keep
-from glassformer.parts.masks import Mask, padding
-from glassformer.parts.masks import documents as within
-from glassformer.parts.positions import NoPositions, restarting
+from glassformer.parts.masks import padding
+from glassformer.parts.recurrent_stacks import RecurrentDecoder
 
 
 class DecoderOnly(nn.Module):
     """A decoder without a source, and a head that scores the next token."""
 
-    def __init__(self, decoder: Decoder, head: nn.Module) -> None:
+    def __init__(self, decoder: Decoder | RecurrentDecoder, head: nn.Module) -> None:
         super().__init__()
-        self.decoder, self.head = decoder, head
+        self.decoder: Decoder = decoder  # type: ignore[assignment]  # or what else writes word by word
+        self.head = head
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
         """Logits (B, T, V) of the token after each of `tokens` (B, T).
@@ -34,16 +34,10 @@ class DecoderOnly(nn.Module):
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
         """What the head scores: the decoder's vectors (B, T, D)."""
         self.decoder.embedding.check(tokens)
-        seen = Mask()
         if mask is not None:
             check_keep(mask, tokens, "mask")
-            seen = padding(mask)
-        if documents is None:
-            return self.decoder(tokens, mask=seen)  # type: ignore[no-any-return]
-        # Distances inside a document are the same wherever it begins: only positions in the embedding start anew.
-        distances = isinstance(self.decoder.embedding.positions, NoPositions)
-        place = None if distances else restarting(documents)
-        return self.decoder(tokens, mask=seen & within(documents), place=place)  # type: ignore[no-any-return]
+        seen = None if mask is None else padding(mask)
+        return self.decoder(tokens, mask=seen, documents=documents)  # type: ignore[no-any-return]
 
     def start(self, prompt: Tensor, mask: Tensor | None = None) -> DecoderState:
         """Read a prompt (B, T), and be ready to write what follows its last real token."""

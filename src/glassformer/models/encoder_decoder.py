@@ -11,14 +11,19 @@ from glassformer.parts.blocks import Decoder, Encoder
 from glassformer.parts.cache import DecoderState
 from glassformer.parts.checks import check_keep
 from glassformer.parts.masks import Mask, padding
+from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
 
 
 class EncoderDecoder(nn.Module):
     """An encoder, a decoder that attends to it, and a head that scores the next token."""
 
-    def __init__(self, encoder: Encoder, decoder: Decoder, head: nn.Module) -> None:
+    def __init__(
+        self, encoder: Encoder | RecurrentEncoder, decoder: Decoder | RecurrentDecoder, head: nn.Module
+    ) -> None:
         super().__init__()
-        self.encoder, self.decoder, self.head = encoder, decoder, head
+        self.encoder: Encoder = encoder  # type: ignore[assignment]  # or what else reads
+        self.decoder: Decoder = decoder  # type: ignore[assignment]  # and what else writes what the first has read
+        self.head = head
 
     def forward(
         self, source: Tensor, target: Tensor, source_mask: Tensor | None = None, target_mask: Tensor | None = None

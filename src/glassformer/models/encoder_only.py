@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from glassformer.parts.blocks import Encoder
 from glassformer.parts.checks import check_keep
 from glassformer.parts.masks import padding
+from glassformer.parts.recurrent_stacks import RecurrentEncoder
 
 
 class EncoderOnly(nn.Module):
@@ -18,9 +19,12 @@ class EncoderOnly(nn.Module):
     A `pooler` goes along for those who want one vector of them: `model.pooler(model(tokens))`.
     """
 
-    def __init__(self, encoder: Encoder, head: nn.Module | None = None, pooler: nn.Module | None = None) -> None:
+    def __init__(
+        self, encoder: Encoder | RecurrentEncoder, head: nn.Module | None = None, pooler: nn.Module | None = None
+    ) -> None:
         super().__init__()
-        self.encoder, self.head, self.pooler = encoder, nn.Identity() if head is None else head, pooler
+        self.encoder: Encoder = encoder  # type: ignore[assignment]  # or what else reads
+        self.head, self.pooler = nn.Identity() if head is None else head, pooler
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """What the head makes of tokens (B, T): classes (B, C), scores of words (B, T, V), or vectors (B, T, D).

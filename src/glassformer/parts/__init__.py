@@ -1,5 +1,6 @@
 """The parts that every model is built of. They take numbers and other parts, never a config object."""
 
+from glassformer.parts.alignment import AdditiveScore, Alignment, MultiplicativeScore
 from glassformer.parts.attention import (
     MultiHeadAttention,
     attention,
@@ -20,6 +21,8 @@ from glassformer.parts.norms import BatchNorm, LayerNorm, PaddingAware, Placemen
 from glassformer.parts.packed import PackedLinear, pack
 from glassformer.parts.positions import ALiBi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
 from glassformer.parts.quantised import Int8Linear, quantise
+from glassformer.parts.recurrent import GRU, LSTM, RNN, Cell, Recurrent
+from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder, RecurrentState
 
 __all__ = [
     "ALiBi",
@@ -78,4 +81,15 @@ __all__ = [
     "use",
     "using",
     "window",
+    "AdditiveScore",
+    "Alignment",
+    "MultiplicativeScore",
+    "GRU",
+    "LSTM",
+    "RNN",
+    "Cell",
+    "Recurrent",
+    "RecurrentDecoder",
+    "RecurrentEncoder",
+    "RecurrentState",
 ]

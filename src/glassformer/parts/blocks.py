@@ -19,9 +19,10 @@ from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.cache import Cache, DecoderState, KeyValues
 from glassformer.parts.embeddings import Embedding
 from glassformer.parts.masks import Mask, causal, padding
+from glassformer.parts.masks import documents as within
 from glassformer.parts.norms import PaddingAware, tell
 from glassformer.parts.patches import PatchEmbedding
-from glassformer.parts.positions import Place
+from glassformer.parts.positions import NoPositions, Place, restarting
 
 
 class EncoderBlock(nn.Module):
@@ -122,14 +123,20 @@ class Decoder(nn.Module):
         memory: Tensor | None = None,
         memory_mask: Mask | None = None,
         mask: Mask | None = None,
-        place: Place = None,
+        documents: Tensor | None = None,
     ) -> Tensor:
         """All tokens (B, T) at once, none of which sees a later one: (B, T, D).
 
-        A `mask` narrows that down further, for this pass only (packed documents, padding).
+        A `mask` narrows that down further, for this pass only (padding). `documents` (B, T) says which document each
+        token is from: each is read as if it stood alone.
         """
         seen = causal() & self.mask
         mask = seen if mask is None else mask & seen
+        place: Place = None
+        if documents is not None:
+            mask = mask & within(documents)
+            # Distances inside a document are the same wherever it begins: only positions in the embedding start anew.
+            place = None if isinstance(self.embedding.positions, NoPositions) else restarting(documents)
         tell(self.aware, mask)
         x = self.embedding(tokens, place)
         for block in self.blocks:

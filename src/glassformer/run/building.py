@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.errors import ConfigurationError
 from glassformer.models import FAMILIES, Made
-from glassformer.parts import PostNorm, PreNorm
+from glassformer.parts import GRU, LSTM, RNN, AdditiveScore, MultiplicativeScore, PostNorm, PreNorm
 from glassformer.pretrained import load as load_checkpoint
 from glassformer.pretrained.files import find
 from glassformer.recipe import ImagesTask, Recipe
@@ -23,10 +23,17 @@ PLACE = "model.pretrained: "  # where a checkpoint to begin with is named
 PLACEMENTS = {"pre": PreNorm, "post": PostNorm}
 ADDING = ("masked-language-modelling", "span-corruption")  # tasks that may add tokens to a vocabulary
 ANSWERS = {
+    "translation": "target",
+    "language-modelling": "next",
     "masked-language-modelling": "words",
     "classification": "classes",
     "answering": "span",
-}  # what an encoder is asked for by each task
+}  # what a family that answers in several ways is asked for by each task
+NAMED = {  # the recipe's words that stand for parts; one that is not said is the family's own
+    "activation": ACTIVATIONS,
+    "cell": {"rnn": RNN, "gru": GRU, "lstm": LSTM},
+    "attention": {"none": None, "additive": AdditiveScore, "multiplicative": MultiplicativeScore},
+}
 
 
 def build(recipe: Recipe, source_vocabulary: int = 0, target_vocabulary: int = 0, *, classes: int = 0) -> nn.Module:
@@ -38,13 +45,13 @@ def build(recipe: Recipe, source_vocabulary: int = 0, target_vocabulary: int = 0
             model = _grown(model, source_vocabulary)
         _check_fit(made_of(model), recipe, max(source_vocabulary, target_vocabulary))
         return _adapted(model, recipe, classes)
-    words: dict[str, Any] = section.model_dump(exclude={"family", "pretrained"})
+    words: dict[str, Any] = section.model_dump(exclude={"family", "pretrained"}, exclude_none=True)
     words["residual"] = PLACEMENTS[words.pop("norm")]
-    if (activation := words.pop("activation")) is not None:
-        words["activation"] = ACTIVATIONS[activation]
+    words |= {key: parts[words[key]] for key, parts in NAMED.items() if key in words}
     words["head_width"] = section.width // section.heads
     words |= {"vocabulary": source_vocabulary, "target_vocabulary": target_vocabulary}
     words |= {"length": _length(recipe), "answer": ANSWERS.get(task), "classes": classes}
+    words["truncate"] = recipe.train.truncate
     if isinstance(recipe.task, ImagesTask):
         words |= {"image": recipe.task.size, "colours": recipe.task.colours}
     family = FAMILIES[section.family]

@@ -8,7 +8,21 @@ from torch import nn
 
 from glassformer.errors import ConfigurationError, RunError
 from glassformer.models import FAMILIES, Made
-from glassformer.parts import LayerNorm, PostNorm, PreNorm, RMSNorm, gelu, gelu_tanh, relu, silu
+from glassformer.parts import (
+    GRU,
+    LSTM,
+    RNN,
+    AdditiveScore,
+    LayerNorm,
+    MultiplicativeScore,
+    PostNorm,
+    PreNorm,
+    RMSNorm,
+    gelu,
+    gelu_tanh,
+    relu,
+    silu,
+)
 
 ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
 PARTS: dict[str, Any] = {  # what a family may be given, by name
@@ -18,6 +32,7 @@ PARTS: dict[str, Any] = {  # what a family may be given, by name
     "LayerNorm": LayerNorm,
     "RMSNorm": RMSNorm,
     "Linear": nn.Linear,
+    **{part.__name__: part for part in (RNN, GRU, LSTM, AdditiveScore, MultiplicativeScore)},
 }
 
 

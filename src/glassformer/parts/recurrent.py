@@ -1,0 +1,241 @@
+"""Recurrent layers: a text is read word by word, and what was read so far is kept in a state.
+
+    h_t = f(x_t, h_{t-1})
+
+The weights are the same at every step. The cells differ in f: the RNN's is one layer, the GRU and the LSTM have gates,
+numbers between 0 and 1 that say how much is kept, taken in and given out.
+
+Training runs on PyTorch's fused kernels, which show nothing of this. While a recording is active, the cells below
+compute the same thing in the open, from the same weights.
+
+B batch, T length, D inputs, W width of a state, L layers times directions, G gates
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from glassformer.parts.checks import check_fraction, check_positive, check_width
+
+State = tuple[Tensor, ...]  # what goes from step to step: h, and of an LSTM c as well
+Phases = dict[str, Tensor]  # what a cell computes in a step, by name, in the order in which it does
+Observe = Callable[[int, str, Phases], None]  # is handed the layer, the direction, and its phases, (B, T, W) each
+DIRECTIONS = ("forward", "backward")
+
+
+class Cell:
+    """What tells one kind of recurrence from another: PyTorch's kernel, the names of its states, and one step of it.
+
+    A step is given what the input says, W_x x_t + b_x, what the last state says, W_h h_{t-1} + b_h, (B, G * W) each
+    with the gates in the kernel's order, and the last states, (B, W) each. Its phases have the new states among them.
+    """
+
+    kernel: ClassVar[type[nn.RNNBase]]
+    states: ClassVar[tuple[str, ...]] = ("hidden",)
+
+    @staticmethod
+    def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
+        """The phases of one step, (B, W) each."""
+        raise NotImplementedError
+
+    @staticmethod
+    def begin(weights: nn.RNNBase) -> None:
+        """Set what should begin otherwise than as PyTorch does."""
+
+
+class RNN(Cell):
+    """h_t = tanh(W_x x_t + W_h h_{t-1} + b)."""
+
+    kernel = nn.RNN
+
+    @staticmethod
+    def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
+        """One step; its state is all there is to see."""
+        return {"hidden": torch.tanh(from_input + from_state)}
+
+
+class GRU(Cell):
+    """The state is a mixture of the last one and of a candidate, and a gate says how much of which.
+
+    r_t = σ(W_r [h_{t-1}, x_t] + b_r)                       reset: how much of the past the candidate sees
+    z_t = σ(W_z [h_{t-1}, x_t] + b_z)                       update: how much of the past stays
+    n_t = tanh(W_n x_t + b_n + r_t ⊙ (U_n h_{t-1} + c_n))   candidate
+    h_t = (1 - z_t) ⊙ n_t + z_t ⊙ h_{t-1}
+    """
+
+    kernel = nn.GRU
+
+    @staticmethod
+    def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
+        """One step, gate by gate."""
+        (last,) = before
+        reset_input, update_input, new_input = from_input.chunk(3, dim=-1)
+        reset_state, update_state, new_state = from_state.chunk(3, dim=-1)
+        reset = torch.sigmoid(reset_input + reset_state)
+        update = torch.sigmoid(update_input + update_state)
+        candidate = torch.tanh(new_input + reset * new_state)
+        hidden = (1 - update) * candidate + update * last
+        return {"reset": reset, "update": update, "candidate": candidate, "hidden": hidden}
+
+
+class LSTM(Cell):
+    """A second state, the cell, flows through time with small changes; gates guard it.
+
+    forget phase    f_t = σ(W_f [h_{t-1}, x_t] + b_f)       how much of each number of the cell is kept
+    input phase     i_t = σ(W_i [h_{t-1}, x_t] + b_i)       how much of the candidate is added
+                    c̃_t = tanh(W_c [h_{t-1}, x_t] + b_c)    candidate
+    cell update     c_t = f_t ⊙ c_{t-1} + i_t ⊙ c̃_t
+    output phase    o_t = σ(W_o [h_{t-1}, x_t] + b_o)       how much of the cell is shown
+                    h_t = o_t ⊙ tanh(c_t)
+    """
+
+    kernel = nn.LSTM
+    states = ("hidden", "cell")
+
+    @staticmethod
+    def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
+        """One step, phase by phase; `kept` and `added` are what the forget and input phases give to the cell."""
+        _, last = before
+        of_input, of_forget, of_candidate, of_output = (from_input + from_state).chunk(4, dim=-1)
+        forget = torch.sigmoid(of_forget)
+        kept = forget * last
+        taken, candidate = torch.sigmoid(of_input), torch.tanh(of_candidate)
+        added = taken * candidate
+        cell = kept + added
+        output = torch.sigmoid(of_output)
+        hidden = output * torch.tanh(cell)
+        gates = {"forget": forget, "kept": kept, "input": taken, "candidate": candidate, "added": added}
+        return {**gates, "cell": cell, "output": output, "hidden": hidden}
+
+    @staticmethod
+    @torch.no_grad()
+    def begin(weights: nn.RNNBase) -> None:
+        """Forget little at first: the forget gates' bias begins at 1 (Gers and others, 2000)."""
+        width = weights.hidden_size
+        for name, bias in weights.named_parameters():
+            if name.startswith("bias_"):
+                bias[width : 2 * width] = 1.0 if name.startswith("bias_ih") else 0.0
+
+
+class Recurrent(nn.Module):
+    """Layers of one kind of cell, each reading what the one below gives; both ways if `bidirectional`.
+
+    `fused` is PyTorch's own module and holds all weights under its names, so that they go from and to `torch.nn` as
+    they are. It gives (B, T, W), or (B, T, 2 * W) if it reads both ways. Dropout stands between the layers.
+    """
+
+    def __init__(
+        self,
+        cell: type[Cell],
+        inputs: int,
+        width: int,
+        layers: int = 1,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_positive(inputs=inputs, width=width, layers=layers)
+        check_fraction(dropout=dropout)
+        self.cell = cell
+        between = dropout if layers > 1 else 0.0  # below the first and above the last, others drop
+        self.fused = cell.kernel(
+            inputs, width, layers, batch_first=True, bidirectional=bidirectional, dropout=between
+        )  # type: ignore[call-arg]  # the base is also told its mode
+        cell.begin(self.fused)
+        self.observe: Observe | None = None  # set while recording
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes along: all but who is watching."""
+        return {**self.__dict__, "observe": None}
+
+    @property
+    def directions(self) -> int:
+        """1, or 2 where it reads both ways."""
+        return 2 if self.fused.bidirectional else 1
+
+    def begin(self, x: Tensor) -> State:
+        """The state before anything was read: zeros, (L, B, W) each, for inputs (B, T, D)."""
+        count = self.fused.num_layers * self.directions
+        zeros = x.new_zeros(count, len(x), self.fused.hidden_size)
+        return tuple(zeros.clone() for _ in self.cell.states)
+
+    def forward(self, x: Tensor, real: Tensor | None = None, state: State | None = None) -> tuple[Tensor, State]:
+        """What the last layer says after each of x (B, T, D), and the states of all layers in the end, (L, B, W) each.
+
+        `real` (B, T) is True where there is something to read, and padding comes last: it is packed away, changes no
+        state and gets zeros. `state` is what was read before, if anything.
+        """
+        check_width(x, self.fused.input_size, "the input")
+        if self.observe is not None:
+            return self._open(x, real, self.begin(x) if state is None else state, self.observe)
+        packed = x if real is None else _pack(x, real)
+        y, last = self.fused(packed, None if state is None else state if len(state) > 1 else state[0])
+        if isinstance(y, PackedSequence):
+            y, _ = pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])  # (B, T, W)
+        return y, last if isinstance(last, tuple) else (last,)
+
+    def _open(self, x: Tensor, real: Tensor | None, state: State, observe: Observe) -> tuple[Tensor, State]:
+        """The same, layer by layer, direction by direction, step by step."""
+        ends: list[State] = []
+        for layer in range(self.fused.num_layers):
+            if layer and self.training:
+                x = _dropped(x, real, self.fused.dropout)
+            given = []
+            for direction, name in enumerate(DIRECTIONS[: self.directions]):
+                number = len(ends)
+                phases, end = self._layer(number, x, real, tuple(each[number] for each in state), direction == 1)
+                observe(layer, name, {phase: each.detach() for phase, each in phases.items()})
+                given.append(phases["hidden"])
+                ends.append(end)
+            x = torch.cat(given, dim=-1)  # (B, T, W), or twice as wide
+        return x, tuple(torch.stack(each) for each in zip(*ends, strict=True))
+
+    def _layer(self, number: int, x: Tensor, real: Tensor | None, state: State, back: bool) -> tuple[Phases, State]:
+        """One layer in one direction over x (B, T, D): its phases (B, T, W), 0 in padding, and its last state."""
+        by_input, by_state, *biases = self._weights(number)
+        bias_input, bias_state = biases or (None, None)
+        from_input = F.linear(x, by_input, bias_input)  # (B, T, G * W)
+        steps: list[Phases] = []
+        places = range(x.shape[1])
+        for t in reversed(places) if back else places:
+            phases = self.cell.step(from_input[:, t], F.linear(state[0], by_state, bias_state), state)
+            new = tuple(phases[name] for name in self.cell.states)
+            if real is not None:
+                there = real[:, t, None]  # (B, 1)
+                new = tuple(torch.where(there, each, old) for each, old in zip(new, state, strict=True))
+                phases = {name: each * there for name, each in phases.items()}
+            steps.append(phases)
+            state = new
+        if back:
+            steps.reverse()
+        return {name: torch.stack([each[name] for each in steps], dim=1) for name in steps[0]}, state
+
+    def _weights(self, number: int) -> Iterator[Tensor]:
+        """The matrices and biases of a layer in a direction."""
+        layer, back = divmod(number, self.directions)
+        ending = f"l{layer}{'_reverse' if back else ''}"
+        return (getattr(self.fused, f"{name}_{ending}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+
+    def extra_repr(self) -> str:
+        """Its cell, for print(model)."""
+        return self.cell.__name__
+
+
+def _pack(x: Tensor, real: Tensor) -> PackedSequence:
+    """The real ones of (B, T, D), without padding. PyTorch wants their counts on the CPU."""
+    return pack_padded_sequence(x, real.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False)
+
+
+def _dropped(x: Tensor, real: Tensor | None, share: float) -> Tensor:
+    """Dropout as the fused kernel has it: drawn time after time, or over what was packed, so that seeds agree."""
+    if real is None:
+        return F.dropout(x.transpose(0, 1).contiguous(), share).transpose(0, 1)
+    packed = _pack(x, real)
+    dropped = packed._replace(data=F.dropout(packed.data, share))
+    return pad_packed_sequence(dropped, batch_first=True, total_length=x.shape[1])[0]
