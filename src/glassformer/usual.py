@@ -27,11 +27,11 @@ TASK_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
     "span-corruption": {"data": WHOLE, "model": {"family": "t5"}, "train": {"smoothing": 0.0}},
 }
 FAMILIES = {
-    "translation": ("transformer", "t5", "bart", "marian"),
-    "classification": ("bert", "roberta"),
+    "translation": ("transformer", "t5", "bart", "marian", "recurrent"),
+    "classification": ("bert", "roberta", "recurrent"),
     "images": ("vit",),
     "answering": ("bert", "roberta"),
-    "language-modelling": ("gpt2", "llama"),
+    "language-modelling": ("gpt2", "llama", "recurrent"),
     "masked-language-modelling": ("bert", "roberta"),
     "span-corruption": ("t5", "transformer"),
 }

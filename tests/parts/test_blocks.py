@@ -189,11 +189,7 @@ def test_no_token_sees_a_later_one(scheme: str) -> None:
 def test_packed_documents_read_as_if_each_were_alone() -> None:
     decoder = small_decoder("rotary", cross=False)
     first, second = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5]])
-    packed = decoder(
-        torch.cat((first, second), dim=1),
-        mask=documents(torch.tensor([[0, 0, 0, 1, 1]])),
-        place=torch.tensor([[0, 1, 2, 0, 1]]),
-    )
+    packed = decoder(torch.cat((first, second), dim=1), documents=torch.tensor([[0, 0, 0, 1, 1]]))
     same(packed, torch.cat((decoder(first), decoder(second)), dim=1), 1e-5)
 
 

@@ -20,7 +20,7 @@ from glassformer.evaluation import Rouge
 from glassformer.looking.figures import attention_figure, attention_text, loss_figure
 from glassformer.run import Answerer, Classifier, Denoiser, Filler, ImageClassifier, LanguageModel, Run
 from glassformer.run.answerer import AnswerEvaluation
-from glassformer.run.showing import look
+from glassformer.run.showing import Look, look
 from glassformer.run.telling import read_metrics
 
 SHOWN = 10  # outputs at the end of a training
@@ -57,21 +57,27 @@ def _translated(run: Run, folder: Path, pairs: Examples) -> None:
         scores += ", " + ", ".join(f"{name} {value:.1f}" for name, value in _rouge(found.rouge))
     say(f"\n{len(pairs):,} test pairs that it never saw: {scores}")
     source = _example(run, [source for source, _ in pairs])
-    seen = look(run, source)
-    attention_figure(
-        seen.mean, seen.target, seen.source, folder / "attention.png", f"{source} → {seen.translation.text}"
-    )
-    heat = attention_text(seen.mean, seen.target, seen.source)
-    if max(Text.from_markup(line).cell_len for line in heat.splitlines()) <= out.width:
-        say("\nWhere it looked: a line for each token written, a column for each read.\n")
-        out.print(heat)
-    say(f"\nThe run is in {folder}, the pictures are {folder / 'attention.png'} and loss.png.")
+    pictures = _pictured(look(run, source), source, folder)
+    say(f"\nThe run is in {folder}, {pictures}.")
     next_commands(
         folder,
         f"echo {quoted(source)} | {{command}} translate --run {{run}} --nbest 3",
         "{command} evaluate --run {run}",
         "{command} recipes",
     )
+
+
+def _pictured(seen: Look, source: str, folder: Path) -> str:
+    """Show where it looked, if it looks at all, and say which pictures there are."""
+    if not len(seen.weights):
+        return f"the picture of its loss is {folder / 'loss.png'}"
+    title = f"{source} → {seen.translation.text}"
+    attention_figure(seen.mean, seen.target, seen.source, folder / "attention.png", title)
+    heat = attention_text(seen.mean, seen.target, seen.source)
+    if max(Text.from_markup(line).cell_len for line in heat.splitlines()) <= out.width:
+        say("\nWhere it looked: a line for each token written, a column for each read.\n")
+        out.print(heat)
+    return f"the pictures are {folder / 'attention.png'} and loss.png"
 
 
 def _example(run: Run, sources: list[str]) -> str:

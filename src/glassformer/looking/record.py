@@ -1,16 +1,19 @@
-"""Recording: run a model as usual, and keep what its attention heads looked at.
+"""Recording: run a model as usual, and keep what its attention heads looked at, and what its cells remembered.
 
     with record(model) as trace:
         model(source, target)
     trace.attention("cross", layer=0)  # (B, H, T, S)
+    trace.cell("encoder", layer=0)["forget"]  # (B, T, W), of a recurrent model
 
-While a recording is active, attention is computed in the open instead of by the fused kernel, to the same numbers.
+While a recording is active, attention and recurrent layers are computed in the open instead of by fused kernels, to
+the same numbers.
 
-B batch, H heads, T query length, S key length
+B batch, H heads, T query length or steps, S key length, W width of a state
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,13 +23,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.errors import GlassformerError, InputError
+from glassformer.parts.alignment import Alignment
 from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.blocks import DecoderBlock, EncoderBlock
+from glassformer.parts.recurrent import Observe, Phases, Recurrent
+from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
 
-# What an attention is for, by the name that it has in its block.
-KINDS = {
+Watched = MultiHeadAttention | Alignment | Recurrent
+# What a part is for, by the name that it has in its block or stack.
+KINDS: dict[type[nn.Module], dict[str, str]] = {
     EncoderBlock: {"attention": "encoder"},
     DecoderBlock: {"self_attention": "decoder", "cross_attention": "cross"},
+    RecurrentEncoder: {"layers": "encoder"},
+    RecurrentDecoder: {"layers": "decoder", "attention": "cross"},
 }
 
 
@@ -34,10 +43,13 @@ KINDS = {
 class Trace:
     """What a recording holds: the weights of every attention, by kind and layer, one tensor a call.
 
-    Kinds are "encoder", "decoder" (self-attention) and "cross"; an attention outside any block is "attention".
+    Kinds are "encoder", "decoder" (self-attention) and "cross"; an attention outside any block is "attention". Of
+    recurrent layers it holds gates and states by name, by kind ("encoder", "decoder"; outside any stack
+    "recurrent"), layer and direction.
     """
 
     calls: dict[tuple[str, int], list[Tensor]] = field(default_factory=dict)
+    cells: dict[tuple[str, int, str], list[Phases]] = field(default_factory=dict)
 
     def layers(self, kind: str) -> int:
         """How many layers have an attention of this kind."""
@@ -65,29 +77,52 @@ class Trace:
         keys = max(weights.shape[-1] for weights in calls)
         return torch.cat([F.pad(weights, (0, keys - weights.shape[-1])) for weights in calls], dim=2)
 
+    def cell(self, kind: str, layer: int = 0, direction: str = "forward") -> Phases:
+        """What a recurrent layer computed at each step, by name, in the order of its phases: (B, T, W) each.
+
+        Several calls, such as the steps of decoding, follow each other in time.
+        """
+        if (kind, layer, direction) not in self.cells:
+            known = ", ".join(f"{kind} {layer} {way}" for kind, layer, way in self.cells) or "nothing of any"
+            raise InputError(f"nothing was recorded of cells {kind} {layer} {direction}; there is: {known}")
+        calls = self.cells[kind, layer, direction]
+        if len({len(phases["hidden"]) for phases in calls}) > 1:
+            raise InputError("sentences came or went between the recorded calls: read them one by one from `cells`")
+        return {name: torch.cat([phases[name] for phases in calls], dim=1) for name in calls[0]}
+
 
 @contextmanager
 def record(model: nn.Module) -> Iterator[Trace]:
-    """Keep the attention weights of everything that `model` does inside the `with`."""
+    """Keep the attention weights, gates and states of everything that `model` does inside the `with`."""
     trace = Trace()
-    attentions = list(_attentions(model))
-    if any(attention.observe is not None for _, attention in attentions):
+    watched = list(_watched(model))
+    if any(part.observe is not None for _, part in watched):
         raise GlassformerError("this model is being recorded already: use one record() at a time")
-    counts: dict[str, int] = {}
+    counts: Counter[tuple[str, bool]] = Counter()  # the layers so far of each kind, of attention and of cells
     try:
-        for kind, attention in attentions:
-            layer = counts.get(kind, 0)
-            counts[kind] = layer + 1
-            attention.observe = _keep_in(trace.calls.setdefault((kind, layer), []))
+        for kind, part in watched:
+            layer = counts[kind, isinstance(part, Recurrent)]
+            if isinstance(part, Recurrent):
+                part.observe = _keep_cells(trace.cells, kind, layer)
+                counts[kind, True] += part.fused.num_layers
+            else:
+                part.observe = _keep_in(trace.calls.setdefault((kind, layer), []))
+                counts[kind, False] += 1
         yield trace
     finally:
-        for _, attention in attentions:
-            attention.observe = None
+        for _, part in watched:
+            part.observe = None
 
 
-def _kind(block: nn.Module, name: str) -> str:
-    """What the attention of this name is for in its block."""
-    return next(kinds.get(name.split(".")[0], "attention") for kind, kinds in KINDS.items() if isinstance(block, kind))
+def _kind(block: nn.Module, name: str, part: Watched) -> str:
+    """What the part of this name is for in its block."""
+    kinds = next(kinds for kind, kinds in KINDS.items() if isinstance(block, kind))
+    return kinds.get(name.split(".")[0], _alone(part))
+
+
+def _alone(part: Watched) -> str:
+    """What a part is called that stands in no block."""
+    return "recurrent" if isinstance(part, Recurrent) else "attention"
 
 
 def _keep_in(calls: list[Tensor]) -> Callable[[Tensor], None]:
@@ -95,14 +130,23 @@ def _keep_in(calls: list[Tensor]) -> Callable[[Tensor], None]:
     return lambda weights: calls.append(weights.detach())
 
 
-def _attentions(model: nn.Module) -> Iterator[tuple[str, MultiHeadAttention]]:
-    """Every attention of a model with its kind, in the order of the layers."""
-    inside: set[MultiHeadAttention] = set()
+def _keep_cells(cells: dict[tuple[str, int, str], list[Phases]], kind: str, first: int) -> Observe:
+    """An observer that keeps gates and states of layers, of which the lowest has the number `first`."""
+
+    def keep(layer: int, direction: str, phases: Phases) -> None:
+        cells.setdefault((kind, first + layer, direction), []).append(phases)
+
+    return keep
+
+
+def _watched(model: nn.Module) -> Iterator[tuple[str, Watched]]:
+    """Every part of a model that can be watched with its kind, in the order of the layers."""
+    inside: set[nn.Module] = set()
     for block in model.modules():
         for name, part in block.named_modules() if isinstance(block, tuple(KINDS)) else ():
-            if isinstance(part, MultiHeadAttention) and part not in inside:
+            if isinstance(part, Watched) and part not in inside:
                 inside.add(part)
-                yield _kind(block, name), part
+                yield _kind(block, name, part), part
     for part in model.modules():
-        if isinstance(part, MultiHeadAttention) and part not in inside:
-            yield "attention", part
+        if isinstance(part, Watched) and part not in inside:
+            yield _alone(part), part

@@ -14,6 +14,7 @@ B batch, T length, D inputs, W width of a state, L layers times directions, G ga
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 import torch
@@ -36,7 +37,7 @@ class Cell:
     with the gates in the kernel's order, and the last states, (B, W) each. Its phases have the new states among them.
     """
 
-    kernel: ClassVar[type[nn.RNNBase]]
+    kernel: ClassVar[Callable[..., nn.RNNBase]]
     states: ClassVar[tuple[str, ...]] = ("hidden",)
 
     @staticmethod
@@ -144,9 +145,7 @@ class Recurrent(nn.Module):
         check_fraction(dropout=dropout)
         self.cell = cell
         between = dropout if layers > 1 else 0.0  # below the first and above the last, others drop
-        self.fused = cell.kernel(
-            inputs, width, layers, batch_first=True, bidirectional=bidirectional, dropout=between
-        )  # type: ignore[call-arg]  # the base is also told its mode
+        self.fused = cell.kernel(inputs, width, layers, batch_first=True, bidirectional=bidirectional, dropout=between)
         cell.begin(self.fused)
         self.observe: Observe | None = None  # set while recording
 
@@ -174,8 +173,10 @@ class Recurrent(nn.Module):
         check_width(x, self.fused.input_size, "the input")
         if self.observe is not None:
             return self._open(x, real, self.begin(x) if state is None else state, self.observe)
-        packed = x if real is None else _pack(x, real)
-        y, last = self.fused(packed, None if state is None else state if len(state) > 1 else state[0])
+        with _full_precision(x):
+            x = x.to(next(self.fused.parameters()).dtype) if x.device.type == "cpu" else x
+            packed = x if real is None else _pack(x, real)
+            y, last = self.fused(packed, None if state is None else state if len(state) > 1 else state[0])
         if isinstance(y, PackedSequence):
             y, _ = pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])  # (B, T, W)
         return y, last if isinstance(last, tuple) else (last,)
@@ -225,6 +226,11 @@ class Recurrent(nn.Module):
     def extra_repr(self) -> str:
         """Its cell, for print(model)."""
         return self.cell.__name__
+
+
+def _full_precision(x: Tensor) -> AbstractContextManager[Any]:
+    """Many a CPU has no LSTM in 16 bits: there, autocast stops before the fused kernel."""
+    return torch.autocast("cpu", enabled=False) if x.device.type == "cpu" else nullcontext()
 
 
 def _pack(x: Tensor, real: Tensor) -> PackedSequence:

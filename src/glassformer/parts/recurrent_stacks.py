@@ -172,7 +172,7 @@ class RecurrentDecoder(nn.Module):
         if self.truncate is None or not self.training:
             return self.layers(x, real, state)[0]  # type: ignore[no-any-return]
         given = []
-        for stretch in x.split(self.truncate, dim=1):
+        for stretch in torch.split(x, self.truncate, dim=1):
             y, state = self.layers(stretch, None, state)
             state = tuple(each.detach() for each in state)
             given.append(y)

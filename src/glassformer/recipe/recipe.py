@@ -85,10 +85,30 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _recurs(self) -> Recipe:
+        """Keys that only recurrent models have, and only for some tasks, are refused elsewhere."""
+        kind, model = self.task.kind, self.model
+        for key, value, tasks in (
+            ("model.cell", model.cell, FAMILIES),
+            ("model.attention", model.attention, ("translation",)),
+            ("model.bidirectional", model.bidirectional, [each for each in FAMILIES if each != "language-modelling"]),
+            ("train.truncate", self.train.truncate, ("language-modelling",)),
+        ):
+            if value is not None and model.family != "recurrent":
+                raise ValueError(f"{key} is for the family recurrent: {model.family} knows nothing of it")
+            if value is not None and kind not in tasks:
+                raise ValueError(f"{key} is not for {kind}: leave it out")
+        if model.bidirectional and model.width % 2:
+            raise ValueError(f"model.width {model.width} does not divide into two directions: make it even")
+        return self
+
+    @model_validator(mode="after")
     def _fits(self) -> Recipe:
-        if self.model.width % self.model.heads:
+        recurrent = self.model.family == "recurrent"
+        if self.model.width % self.model.heads and not recurrent:
             raise ValueError(f"model.width {self.model.width} does not divide into model.heads {self.model.heads}")
-        if self.model.family == "transformer" and self.model.tie_source and not self.tokenizer.joint:
+        shares = self.model.family == "transformer" or (recurrent and self.task.kind == "translation")
+        if shares and self.model.tie_source and not self.tokenizer.joint:
             raise ValueError("model.tie_source needs tokenizer.joint: two vocabularies cannot share one embedding")
         if self.model.family in ("t5", "bart", "marian") and not self.tokenizer.joint:
             raise ValueError(f"model.family {self.model.family} needs tokenizer.joint: it has one embedding for all")

@@ -44,8 +44,8 @@ class Tokenizer(Section):
 class Model(Section):
     """The model to train."""
 
-    family: Literal["transformer", "bert", "roberta", "gpt2", "llama", "t5", "bart", "marian", "vit"] = Field(
-        "transformer", description="the family"
+    family: Literal["transformer", "bert", "roberta", "gpt2", "llama", "t5", "bart", "marian", "vit", "recurrent"] = (
+        Field("transformer", description="the family")
     )
     pretrained: str | None = Field(
         None,
@@ -59,7 +59,7 @@ class Model(Section):
     width: Count = Field(256, description="numbers in a token's vector")
     heads: Count = Field(4, description="attention heads")
     patch: Count = Field(4, description="vit: pixels on each side of the squares that an image is cut into")
-    layers: Count = Field(3, description="encoder blocks")
+    layers: Count = Field(3, description="encoder blocks; recurrent layers, of a decoder too")
     decoder_layers: Count | None = Field(None, description="decoder blocks; missing: as many as the encoder's")
     hidden: Count = Field(1024, description="numbers in the middle of a feed-forward part")
     dropout: Fraction = Field(0.1, description="share of numbers dropped in training")
@@ -67,6 +67,15 @@ class Model(Section):
     norm: Literal["pre", "post"] = Field("pre", description="where the norms stand")
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] | None = Field(
         None, description="of the feed-forward parts; missing: the family's own"
+    )
+    cell: Literal["rnn", "gru", "lstm"] | None = Field(
+        None, description="recurrent: the kind of its cells; missing: lstm"
+    )
+    attention: Literal["none", "additive", "multiplicative"] | None = Field(
+        None, description="recurrent, translation: how the decoder looks at the source; missing: multiplicative"
+    )
+    bidirectional: Switch | None = Field(
+        None, description="recurrent: what is read is read both ways, half of the width each; missing: false"
     )
     tie_source: Switch = Field(True, description="one embedding for source and target (a joint vocabulary only)")
     tie_output: Switch = Field(True, description="the head shares the target's embedding")
@@ -107,6 +116,9 @@ class Train(Section):
     warmup: Annotated[Whole, Field(ge=0)] = Field(400, description="steps in which the rate rises")
     decay: Fraction = Field(0.2, description="the last share of the steps, in which wsd falls")
     clip: Annotated[Number, Field(ge=0)] = Field(1.0, description="the longest gradient; 0: any")
+    truncate: Count | None = Field(
+        None, description="recurrent, language-modelling: steps that gradients go back in time; missing: all of them"
+    )
     smoothing: Fraction = Field(0.1, description="label smoothing")
     precision: Literal["float32", "bf16"] = Field("float32", description="of the forward pass")
     compile: Switch = Field(False, description="torch.compile the model")

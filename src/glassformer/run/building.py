@@ -29,7 +29,9 @@ ANSWERS = {
     "classification": "classes",
     "answering": "span",
 }  # what a family that answers in several ways is asked for by each task
-NAMED = {  # the recipe's words that stand for parts; one that is not said is the family's own
+NAMED: dict[
+    str, dict[str, Any]
+] = {  # the recipe's words that stand for parts; one that is not said is the family's own
     "activation": ACTIVATIONS,
     "cell": {"rnn": RNN, "gru": GRU, "lstm": LSTM},
     "attention": {"none": None, "additive": AdditiveScore, "multiplicative": MultiplicativeScore},

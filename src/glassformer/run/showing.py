@@ -13,11 +13,11 @@ from glassformer.run.run import Run, Translation
 
 @dataclass(frozen=True)
 class Look:
-    """One translation, and where it looked: the cross-attention of every layer and head."""
+    """One translation, and where it looked: the cross-attention of every layer and head, if it has any."""
 
     source: list[str]  # S tokens, read
     target: list[str]  # T tokens, written, with the end
-    weights: Tensor  # (L, H, T, S)
+    weights: Tensor  # (L, H, T, S); no layers where it never looks
     translation: Translation
 
     @property
@@ -33,5 +33,7 @@ def look(run: Run, text: str, beam: int | None = None) -> Look:
     with record(run.model) as trace, torch.inference_mode():
         tokens = torch.tensor([source], device=run.device)
         run.model(tokens, torch.tensor([[run.habits.start, *best.ids]], device=run.device))
-    weights = torch.stack([trace.attention("cross", layer)[0] for layer in range(trace.layers("cross"))])
-    return Look(run.source.tokens(source), [*best.tokens, "end"], weights.cpu(), best)
+    layers = [trace.attention("cross", layer)[0].cpu() for layer in range(trace.layers("cross"))]
+    written = [*best.tokens, "end"]
+    weights = torch.stack(layers) if layers else torch.zeros(0, 1, len(written), len(source))
+    return Look(run.source.tokens(source), written, weights, best)

@@ -1,0 +1,187 @@
+"""Recurrent layers: ours in the open, PyTorch's fused, and torch.nn's own agree in outputs and gradients."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from glassformer.errors import ConfigurationError, InputError
+from glassformer.looking import record
+from glassformer.parts import GRU, LSTM, RNN, Cell, Recurrent
+
+CELLS = [RNN, GRU, LSTM]
+PEERS = {RNN: nn.RNN, GRU: nn.GRU, LSTM: nn.LSTM}
+PHASES = {
+    RNN: ["hidden"],
+    GRU: ["reset", "update", "candidate", "hidden"],
+    LSTM: ["forget", "kept", "input", "candidate", "added", "cell", "output", "hidden"],
+}
+
+
+def same(ours: Tensor, expected: Tensor, tolerance: float = 1e-6) -> None:
+    torch.testing.assert_close(ours, expected, atol=tolerance, rtol=tolerance)
+
+
+def real_of(lengths: list[int], longest: int) -> Tensor:
+    return torch.arange(longest) < torch.tensor(lengths)[:, None]
+
+
+def outcome(part: Recurrent, x: Tensor, real: Tensor | None, looking: bool) -> tuple[Tensor, list[Tensor]]:
+    """What a part says and its last states, in one; and the gradients of all of it by inputs and weights."""
+    x = x.clone().requires_grad_()
+    torch.manual_seed(7)  # of dropout
+    if looking:
+        with record(part):
+            y, states = part(x, real)
+    else:
+        y, states = part(x, real)
+    both = torch.cat([y.flatten(), *(state.flatten() for state in states)])
+    weights = torch.linspace(-1, 1, len(both), dtype=both.dtype)
+    return both, list(torch.autograd.grad((both * weights).sum(), [x, *part.parameters()]))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("looking", [False, True])
+@pytest.mark.parametrize(("layers", "both_ways"), [(1, False), (3, False), (2, True)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
+def test_it_equals_torch(
+    cell: type[Cell], looking: bool, layers: int, both_ways: bool, dtype: torch.dtype, tolerance: float
+) -> None:
+    torch.manual_seed(0)
+    peer = PEERS[cell](5, 6, layers, batch_first=True, bidirectional=both_ways, dtype=dtype)
+    part = Recurrent(cell, 5, 6, layers, both_ways).to(dtype)
+    part.fused.load_state_dict(peer.state_dict())  # the same names, the same order of gates
+    x, real = torch.randn(3, 7, 5, dtype=dtype), real_of([7, 2, 4], 7)
+    ours, gradients = outcome(part, x, real, looking)
+    x.requires_grad_()
+    packed = pack_padded_sequence(x, real.sum(1), batch_first=True, enforce_sorted=False)
+    given, states = peer(packed)
+    y, _ = pad_packed_sequence(given, batch_first=True)
+    all_states = states if isinstance(states, tuple) else (states,)
+    theirs = torch.cat([y.flatten(), *(state.flatten() for state in all_states)])
+    same(ours, theirs, tolerance)
+    loss = (theirs * torch.linspace(-1, 1, len(theirs), dtype=dtype)).sum()
+    for our, their in zip(gradients, torch.autograd.grad(loss, [x, *peer.parameters()]), strict=True):
+        same(our / loss.abs(), their / loss.abs(), tolerance)  # gradients of a loss of size 1
+
+
+@given(
+    cell=st.sampled_from(CELLS),
+    layers=st.integers(1, 3),
+    both_ways=st.booleans(),
+    dropout=st.sampled_from([0.0, 0.5]),
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    padded=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+@settings(max_examples=40, deadline=None)
+def test_looking_changes_nothing(
+    cell: type[Cell], layers: int, both_ways: bool, dropout: float, lengths: list[int], padded: bool, seed: int
+) -> None:
+    """In training, with dropout between the layers and sentences of any lengths, to the last digits of a double."""
+    torch.manual_seed(seed)
+    part = Recurrent(cell, 3, 4, layers, both_ways, dropout).double().train()
+    x = torch.randn(len(lengths), max(lengths), 3, dtype=torch.double)
+    real = real_of(lengths, max(lengths)) if padded else None
+    fused, by_fused = outcome(part, x, real, looking=False)
+    opened, by_opened = outcome(part, x, real, looking=True)
+    same(opened, fused, 1e-12)
+    for ours, expected in zip(by_opened, by_fused, strict=True):
+        same(ours, expected, 1e-12)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("looking", [False, True])
+def test_padding_and_company_change_nothing(cell: type[Cell], looking: bool) -> None:
+    part = Recurrent(cell, 3, 4, 2, bidirectional=True).double()
+    x = torch.randn(2, 5, 3, dtype=torch.double)
+    real = real_of([5, 2], 5)
+
+    def run(x: Tensor, real: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        if not looking:
+            return part(x, real)  # type: ignore[no-any-return]
+        with record(part):
+            return part(x, real)  # type: ignore[no-any-return]
+
+    y, states = run(x, real)
+    alone, alone_states = run(x[1:, :2], None)
+    same(y[1:, :2], alone, 1e-12)
+    assert (y[1, 2:] == 0).all()
+    for state, expected in zip(states, alone_states, strict=True):
+        same(state[:, 1:], expected, 1e-12)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_two_halves_are_a_whole(cell: type[Cell]) -> None:
+    part, x = Recurrent(cell, 3, 4, 2).double(), torch.randn(2, 6, 3, dtype=torch.double)
+    whole, states = part(x)
+    first, between = part(x[:, :4])
+    second, last = part(x[:, 4:], None, between)
+    same(torch.cat((first, second), dim=1), whole, 1e-12)
+    for ours, expected in zip(last, states, strict=True):
+        same(ours, expected, 1e-12)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_every_gate_and_state_is_recorded(cell: type[Cell]) -> None:
+    part, x, real = Recurrent(cell, 3, 4, 2, bidirectional=True), torch.randn(2, 5, 3), real_of([5, 3], 5)
+    with record(part) as trace:
+        y, states = part(x, real)
+    keys = [("recurrent", layer, way) for layer in range(2) for way in ("forward", "backward")]
+    assert list(trace.cells) == keys
+    for key in keys:
+        phases = trace.cell(*key)
+        assert list(phases) == PHASES[cell]
+        for name, values in phases.items():
+            assert values.shape == (2, 5, 4)
+            assert not values.requires_grad
+            assert (values[1, 3:] == 0).all()
+            if name in ("forget", "input", "output", "reset", "update"):
+                assert ((values[0] > 0) & (values[0] < 1)).all()
+    same(torch.cat([trace.cell("recurrent", 1, way)["hidden"] for way in ("forward", "backward")], dim=-1), y)
+    same(trace.cell("recurrent", 0, "forward")["hidden"][:, 4][:1], states[0][0][:1])
+
+
+def test_the_phases_of_an_lstm_are_those_of_the_notes() -> None:
+    part, x = Recurrent(LSTM, 2, 1), torch.randn(1, 4, 2)
+    with record(part) as trace:
+        part(x)
+    phases = trace.cell("recurrent")
+    before = torch.cat((torch.zeros(1, 1, 1), phases["cell"][:, :-1]), dim=1)
+    same(phases["kept"], phases["forget"] * before)
+    same(phases["added"], phases["input"] * phases["candidate"])
+    same(phases["cell"], phases["forget"] * before + phases["input"] * phases["candidate"])
+    same(phases["hidden"], phases["output"] * torch.tanh(phases["cell"]))
+
+
+def test_an_lstm_begins_by_remembering() -> None:
+    part = Recurrent(LSTM, 3, 4, 2, bidirectional=True)
+    for layer in ("l0", "l1", "l0_reverse", "l1_reverse"):
+        biases = getattr(part.fused, f"bias_ih_{layer}") + getattr(part.fused, f"bias_hh_{layer}")
+        same(biases[4:8], torch.ones(4))
+
+
+def test_a_copy_has_its_own_weights_and_nobody_watching() -> None:
+    part, x = Recurrent(GRU, 3, 4), torch.randn(1, 2, 3)
+    with record(part):
+        other = copy.deepcopy(part)
+    assert other.observe is None
+    with torch.no_grad():
+        next(other.fused.parameters()).zero_()
+    assert not torch.equal(part(x)[0], other(x)[0])
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"^width must be at least 1, not 0$"):
+        Recurrent(GRU, 3, 0)
+    with pytest.raises(InputError, match=r"^the input has vectors of width 4, but this part was built for width 3$"):
+        Recurrent(GRU, 3, 5)(torch.zeros(1, 1, 4))
+    with record(Recurrent(GRU, 3, 5)) as trace:
+        pass
+    message = "^nothing was recorded of cells encoder 0 forward; there is: nothing of any$"
+    with pytest.raises(InputError, match=message):
+        trace.cell("encoder")
