@@ -100,6 +100,28 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_answered(images: Path, comm
     assert [row["image"] for row in rows] == names
 
 
+def test_an_image_that_cannot_be_read_is_left_out_of_the_score(images: Path, command: Command, tmp_path: Path) -> None:
+    folder = folder_of_bars(tmp_path / "bars", 4)
+    whole = json.loads(command("evaluate", "--run", images, "--data", folder, "--json").out)
+    assert (whole["images"], whole["unreadable"]) == (8, 0)
+    for name in ("lying/0bad.png", "standing/bad.png"):  # before and after the others
+        (folder / name).write_bytes(b"nothing")
+    answer = command("evaluate", "--run", images, "--data", folder, "--json")
+    facts = json.loads(answer.out)
+    assert (answer.code, facts["images"], facts["unreadable"]) == (0, 8, 2)
+    assert facts["confusion"] == whole["confusion"]
+    assert facts["loss"] == pytest.approx(whole["loss"], rel=1e-5)
+    assert [line.rpartition("/")[2] for line in answer.err.splitlines()] == [
+        f"{name}: is no image of a known format: left out" for name in ("0bad.png", "bad.png")
+    ]
+    assert "2 of the images could not be read" in command("evaluate", "--run", images, "--data", folder).out
+    for path in folder.rglob("0*.png"):
+        path.write_bytes(b"nothing")
+    answer = command("evaluate", "--run", images, "--data", folder)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.endswith("glassformer: none of the 10 images could be read\n")
+
+
 def test_other_commands_say_what_a_run_is_for(images: Path, command: Command) -> None:
     complains(command("translate", "--run", images), 2, "does not translate: it was trained for images")
 

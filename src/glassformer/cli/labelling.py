@@ -72,12 +72,18 @@ def _finished(run: Classifier | ImageClassifier, folder: Path, examples: Example
 def report(run: Classifier | ImageClassifier, examples: Examples, **options: Any) -> Report:
     """How a run does on some labelled examples."""
     refuse(run.path, options)
+    unread: list[str] = []
     with bar("evaluating", len(examples)) as progress:
-        found = run.evaluate(examples, progress)
+        if isinstance(run, ImageClassifier):
+            found = run.evaluate(examples, progress, unread.append)
+        else:
+            found = run.evaluate(examples, progress)
+    for complaint in unread:
+        sys.stderr.write(f"glassformer: {complaint}: left out\n")
     if run.path is not None:
         confusion_figure(found.scores.confusion, run.labels, run.path / "confusion.png", run.recipe.title)
     facts = {
-        _things(run): len(examples),
+        _things(run): len(found.answers),
         "loss": found.loss,
         "accuracy": found.scores.accuracy,
         "macro_f1": found.scores.macro_f1,
@@ -85,8 +91,11 @@ def report(run: Classifier | ImageClassifier, examples: Examples, **options: Any
         "labels": run.labels,
         "confusion": found.scores.confusion.tolist(),
     }
+    if isinstance(run, ImageClassifier):
+        facts["unreadable"] = len(unread)
+    left_out = [f"{len(unread):,} of the images could not be read, and are left out"] if unread else []
     simple, lines = _baseline(run, examples)
-    return facts | simple, [*_lines(found, run), *lines]
+    return facts | simple, [*_lines(found, run), *left_out, *lines]
 
 
 def _lines(found: ClassEvaluation, run: Classifier | ImageClassifier) -> list[str]:

@@ -6,7 +6,7 @@ B images, S pixels on a side, C colours or classes
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,27 +61,59 @@ class ImageClassifier:
             raise InputError("classify takes a list of images: put the image into brackets")
         return classified(self._log_probabilities(images, progress), self.labels)
 
-    def evaluate(self, examples: Sequence[tuple[Any, str]], progress: Progress | None = None) -> ClassEvaluation:
-        """Classify the images of some examples, and compare with their labels."""
+    def evaluate(
+        self,
+        examples: Sequence[tuple[Any, str]],
+        progress: Progress | None = None,
+        complain: Callable[[str], None] | None = None,
+    ) -> ClassEvaluation:
+        """Classify the images of some examples, and compare with their labels.
+
+        One that cannot be read is an error, unless there is somebody to `complain` to: then it is left out.
+        """
         if not examples:
             raise InputError("there is nothing to evaluate: no labelled image")
         for _, label in examples:
             number_of(label, self.labels)
-        found = self._log_probabilities([image for image, _ in examples], progress)  # (B, C)
-        return compared(found, [label for _, label in examples], self.labels)
+        images, wrong = [image for image, _ in examples], set[int]()
+
+        def leave_out(row: int, error: InputError) -> None:
+            if complain is None:
+                raise error
+            wrong.add(row)
+            complain(str(error))
+
+        found = self._log_probabilities(images, progress, leave_out)  # (B, C)
+        if not len(found):
+            raise InputError(f"none of the {len(images):,} images could be read")
+        right = [label for row, (_, label) in enumerate(examples) if row not in wrong]
+        return compared(found, right, self.labels)
 
     def measure(self, examples: Sequence[tuple[Pixels, str]], most: int) -> dict[str, float]:
         """What validation tells."""
         return self.evaluate(examples).summary()
 
     @torch.inference_mode()
-    def _log_probabilities(self, images: Sequence[Any], progress: Progress | None = None) -> Tensor:
-        """Of each label for each image, (B, C)."""
+    def _log_probabilities(
+        self,
+        images: Sequence[Any],
+        progress: Progress | None = None,
+        leave_out: Callable[[int, InputError], None] | None = None,
+    ) -> Tensor:
+        """Of each label for each image that can be read, (B, C); who leaves out others is told their places."""
         found, size, device = [], self.recipe.train.batch_tokens, device_of(self.model)
         for first in range(0, len(images), size):
-            pixels = np.stack([self.see(image) for image in images[first : first + size]])  # (B, S, S, C)
-            shown = normalised(pixels, self.task.mean, self.task.deviation).to(device)
-            found.append(F.log_softmax(self.model(shown).float(), dim=-1).cpu())
+            seen = []
+            for row, image in enumerate(images[first : first + size], start=first):
+                try:
+                    seen.append(self.see(image))
+                except InputError as error:
+                    if leave_out is None:
+                        raise
+                    leave_out(row, error)
+            if seen:
+                shown = normalised(np.stack(seen), self.task.mean, self.task.deviation).to(device)  # (B, C, S, S)
+                found.append(F.log_softmax(self.model(shown).float(), dim=-1).cpu())
             if progress is not None:
                 progress(min(first + size, len(images)), len(images))
         return torch.cat(found) if found else torch.zeros(0, len(self.labels))
