@@ -80,6 +80,21 @@ def test_a_translator_is_imported_and_translates(command: Command, tokenizer: To
     assert "this run translates" in wrong.err
 
 
+def test_a_prompt_without_room_leaves_the_others_theirs_streamed_or_not(
+    command: Command, language_model: Path, tmp_path: Path
+) -> None:
+    command("import", language_model, tmp_path / "run")
+    asked = b"the dog\n" + b"the dog " * 40 + b"\na cat\n"
+    plain, streamed = (
+        command("generate", "--run", tmp_path / "run", "--length", "4", *more, stdin=asked)
+        for more in ((), ("--stream",))
+    )
+    assert plain == streamed
+    assert (plain.code, len(plain.out.splitlines()), plain.out.splitlines()[1]) == (2, 3, "")
+    assert plain.err.splitlines()[0].endswith("leaves no room: the model reads 40 in all")
+    assert plain.err.splitlines()[1:] == ["glassformer: 1 of the prompts could not be read"]
+
+
 def test_nothing_is_written_over_unless_forced(command: Command, language_model: Path, tmp_path: Path) -> None:
     run, out = tmp_path / "run", tmp_path / "out"
     out.mkdir()  # an empty folder is free

@@ -50,10 +50,11 @@ def generate(
     texts = given(prompts, file)
     loaded = load_as((Run, LanguageModel), "generate", run, device, adapter)
     sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed) if temperature else None
-    if stream:
-        _stream(loaded, texts, length, sampler)
-        return
     lines = Lines("generating", "prompts", loaded.check)
+    if stream:
+        _stream(loaded, lines.checked(texts), length, sampler)
+        lines.end()
+        return
     for prompt, found, wrong in lines.answered(
         texts, lambda good, progress: loaded.generate(good, length, sampler, progress=progress)
     ):
@@ -65,9 +66,10 @@ def generate(
     lines.end()
 
 
-def _stream(run: Any, texts: Iterator[str], length: int, sampler: Any) -> None:
+def _stream(run: Any, texts: Iterator[str | None], length: int, sampler: Any) -> None:
+    """Write what follows each text piece by piece; nothing where there is none."""
     for text in texts:
-        for piece in run.stream(text, sampler, length):
+        for piece in () if text is None else run.stream(text, sampler, length):
             sys.stdout.write(piece)
             sys.stdout.flush()
         sys.stdout.write("\n")

@@ -43,6 +43,14 @@ class Lines(Generic[Item, Made]):
                 yield item, answers.get(row), wrong.get(row, "")
             sys.stdout.flush()
 
+    def checked(self, items: Iterator[Item]) -> Iterator[Made | None]:
+        """What is worked with, each as soon as it is read; None for an item that is complained of."""
+        for item in items:
+            good, wrong = self._sorted([item])
+            for complaint in wrong.values():
+                sys.stderr.write(f"glassformer: {complaint}\n")
+            yield good.get(0)
+
     def end(self) -> None:
         """Complain if anything was left unanswered."""
         if self._failed:
