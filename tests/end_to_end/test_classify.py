@@ -36,11 +36,48 @@ def test_a_line_in_a_line_out_in_order(texts: Path, command: Command, tmp_path: 
     assert [line.split("\t")[::2] for line in answer.out.splitlines()] == [["tool", "fruit"]] * 2
     answer = command("classify", "--run", texts, stdin=b"a plum\n\n" + b"a saw " * 20 + b"\n")
     assert answer.err == (
-        "glassformer: line 3: longer than the 16 tokens that the model reads: what comes after them is left out\n"
+        "glassformer: standard input:3: longer than the 16 tokens that the model reads: "
+        "what comes after them is left out\n"
     )
     answer = command("classify", "--run", texts, "--json", stdin=b"a plum\n\n")
     first, second = map(json.loads, answer.out.splitlines())
     assert (first["label"], list(first["probabilities"]), second["label"]) == ("fruit", ["fruit"], None)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    rows = [(f"{text} {number}", text[::-1], label) for number, (text, label) in enumerate(examples(60))]
+    asked = text_recipe(table(folder / "t.tsv", rows), source={"columns": [0, 1, 2]}, train={"steps": 1})
+    train(make_recipe(asked), folder / "run")
+    return folder / "run"
+
+
+def test_one_text_is_not_two(texts: Path, pairs: Path, command: Command) -> None:
+    complains(
+        command("classify", "--run", pairs, stdin=b"a plum\n"),
+        2,
+        "standard input:1: this run has learned from two texts with a tab between: the line has 1",
+    )
+    complains(
+        command("classify", "--run", texts, stdin=b"a plum\ta saw\n"),
+        2,
+        "standard input:1: this run has learned from one text, without a tab: the line has 2",
+    )
+    complains(
+        command("classify", "--run", pairs, stdin=b"a plum\t \n"), 2, "standard input:1: the second text is empty"
+    )
+
+
+def test_a_line_that_cannot_be_classified_leaves_the_others_their_labels(pairs: Path, command: Command) -> None:
+    lines = b"a plum\tb\n\na saw\n\tc\na saw\td\te\n"
+    answer = command("classify", "--run", pairs, stdin=lines)
+    assert [bool(line) for line in answer.out.split("\n")] == [True, False, False, False, True, False]
+    assert answer.code == 2
+    assert [line.split(":")[2] for line in answer.err.splitlines()[:2]] == ["3", "4"]
+    assert answer.err.endswith("glassformer: 2 of the texts could not be read\n")
+    rows = [json.loads(line) for line in command("classify", "--run", pairs, "--json", stdin=lines).out.splitlines()]
+    assert [sorted(row)[0] for row in rows] == ["label", "label", "error", "error", "label"]
 
 
 def test_what_to_try_next_with_two_texts_has_a_tab_between_them(command: Command, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_transform_is_translate_by_another_name(command: Command, trained: Run) 
     assert [each["text"] for each in best["outputs"]] == [each.text for each in expected]
     complains(command("transform", "--run", trained.path, "--json", "--stream"), 2, "--json")
     long = command("transform", "--run", trained.path, stdin=b"a b\n" + b"a b c " * 200 + b"\n" + b"c " * 600 + b"\n")
-    assert long.err.startswith("glassformer: line 2 and 1 more: longer than the ")
+    assert long.err.startswith("glassformer: standard input:2 and 1 more: longer than the ")
     assert (long.code, len(long.out.splitlines())) == (0, 3)
 
 

@@ -56,6 +56,8 @@ def test_two_texts_are_read_together(tmp_path: Path) -> None:
         train={"steps": 10},
     )
     run = gf.train(asked, tmp_path / "run")
+    with pytest.raises(InputError, match=r"learned from pairs of texts, \(first, second\), not 1 together"):
+        run.classify(["the plum"])
     one, other = run.classify([("the plum", "my plum"), ("my plum", "the plum")])
     assert one.probabilities != other.probabilities
     assert run.evaluate(run.pairs("test")).scores.confusion.sum() == len(run.pairs("test"))
@@ -91,3 +93,9 @@ def test_empty_texts_are_told(trained: Classifier) -> None:
     with pytest.raises(InputError, match="takes a list"):
         trained.classify("a text")
     assert trained.classify([]) == []
+
+
+def test_what_is_cut_is_told_and_one_text_is_not_two(trained: Classifier) -> None:
+    assert [each.cut for each in trained.classify(["a plum", "a saw " * 20, "a saw"])] == [False, True, False]
+    with pytest.raises(InputError, match="learned from one text at a time, not 2 together"):
+        trained.classify([("a", "b")])

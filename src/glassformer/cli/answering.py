@@ -46,6 +46,7 @@ def answer(
     - `glassformer answer --run runs/squad2 --threshold 1.5 < questions.tsv`
     """
     from glassformer.cli.lines import Lines, given
+    from glassformer.cli.showing import name_of
     from glassformer.run import Answerer, load_as
 
     if questions and context is None:
@@ -55,7 +56,7 @@ def answer(
     if threshold is not None and not loaded.task.unanswerable:
         raise ConfigurationError(f"{run} has learned to answer every question: --threshold is for task.unanswerable")
     text = None if context is None else _text(context)
-    name = "question " if questions else f"{'standard input' if file == '-' else file}:"
+    name = "question " if questions else f"{name_of(file)}:"
     lines: Lines[tuple[int, str], tuple[str, str]] = Lines(
         "answering", "questions", lambda line: _sides(line[1], text, f"{name}{line[0]}")
     )

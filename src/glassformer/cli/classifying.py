@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.options import Adapter, AsJson, Device, RunFolder
+from glassformer.errors import InputError
 
 
 def classify(
@@ -34,40 +35,59 @@ def classify(
     - `glassformer classify --run runs/digits one.png two.png`
     - `find pictures -name "*.jpg" | glassformer classify --run runs/pets`
     """
-    from glassformer.cli.showing import portions, read_lines
+    from glassformer.cli.showing import read_lines
     from glassformer.run import Classifier, ImageClassifier, load_as
 
     loaded = load_as((Classifier, ImageClassifier), "classify", run, device, adapter)
     if isinstance(loaded, ImageClassifier):
         _images(loaded, iter(files) if files else read_lines("-"), top, as_json)
         return
-    first = 1
-    for lines in portions(chain.from_iterable(read_lines(file) for file in files or ["-"])):
-        _texts(loaded, lines, first, top, as_json)
-        first += len(lines)
+    _texts(loaded, chain.from_iterable(_places(file) for file in files or ["-"]), top, as_json)
 
 
-def _texts(run: Any, lines: list[str], first: int, top: int, as_json: bool) -> None:
-    """Write a line for each line; of an empty one, an empty one."""
-    from glassformer.cli.showing import bar, tell_cut
+def _places(file: str) -> Iterator[tuple[str, str]]:
+    """The lines of a file, each with where it stands."""
+    from glassformer.cli.showing import name_of, read_lines
 
-    full = [number for number, line in enumerate(lines, start=first) if _full(line)]
-    texts = [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines if _full(line)]
-    with bar("classifying", len(texts)) as progress:
-        answers: Iterator[Any] = iter(run.classify(texts, progress))
-    tell_cut([full[row] for row in run.longer(texts)], run.recipe.data.max_tokens)
-    for line in lines:
-        answer = next(answers) if _full(line) else None
+    return ((f"{name_of(file)}:{number}", line) for number, line in enumerate(read_lines(file), start=1))
+
+
+def _texts(run: Any, placed: Iterator[tuple[str, str]], top: int, as_json: bool) -> None:
+    """Write a line for each line: of an empty one, an empty one; one that cannot be used gets a sentence as well."""
+    from glassformer.cli.lines import Lines
+    from glassformer.cli.showing import tell_cut
+
+    def classified(texts: list[tuple[str, Any]], progress: Any) -> list[Any]:
+        full = [(place, text) for place, text in texts if text is not None]
+        found = run.classify([text for _, text in full], progress)
+        cut = [place for (place, _), answer in zip(full, found, strict=True) if answer.cut]
+        tell_cut(cut, run.recipe.data.max_tokens)
+        answers = iter(found)
+        return [None if text is None else next(answers) for _, text in texts]
+
+    def check(placed: tuple[str, str]) -> tuple[str, Any]:
+        return placed[0], _text(placed[1], run.texts, placed[0])
+
+    lines = Lines("classifying", "texts", check)
+    for _, answer, wrong in lines.answered(placed, classified):
         if as_json:
-            _write(json.dumps(_facts(answer, top), ensure_ascii=False))
+            _write(json.dumps({"error": wrong} if wrong else _facts(answer, top), ensure_ascii=False))
         else:
             _write("" if answer is None else _plain(answer, top))
-    sys.stdout.flush()
+    lines.end()
 
 
-def _full(line: str) -> bool:
-    """Whether there is a text in a line, or two."""
-    return all(text.strip() for text in line.split("\t", 1))
+def _text(line: str, texts: int, place: str) -> str | tuple[str, ...] | None:
+    """The text of a line, or the two with a tab between, as the run has learned; None of an empty line."""
+    if not line.strip():
+        return None
+    parts = tuple(line.split("\t", texts - 1)) if texts > 1 else tuple(line.split("\t"))
+    if len(parts) != texts:
+        wanted = "one text, without a tab" if texts == 1 else "two texts with a tab between"
+        raise InputError(f"{place}: this run has learned from {wanted}: the line has {len(parts)}")
+    if not all(part.strip() for part in parts):
+        raise InputError(f"{place}: the {'second' if parts[0].strip() else 'first'} text is empty")
+    return parts if texts > 1 else line
 
 
 def _images(run: Any, names: Iterator[str], top: int, as_json: bool) -> None:

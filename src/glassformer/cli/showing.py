@@ -22,7 +22,7 @@ from glassformer.data import Prepared, Report, read_pairs
 from glassformer.data.files import opened
 from glassformer.data.labelled import IMAGES, labelled_files
 from glassformer.errors import ConfigurationError, InputError
-from glassformer.recipe import Recipe, Source, SquadSource, TextSource, TsvSource
+from glassformer.recipe import Recipe, Source, SquadSource, TextSource, TsvSource, texts_of
 from glassformer.run.labelling import number_of
 from glassformer.usual import DOCUMENTS
 
@@ -74,13 +74,17 @@ def _file_source(name: str, recipe: Recipe) -> Source:
         return SquadSource(kind="squad", train=name)
     if recipe.task.kind in DOCUMENTS:
         return TextSource(kind="text", train=name, documents=getattr(recipe.source, "documents", "file"))
-    width = len(getattr(recipe.source, "columns", getattr(recipe.source, "fields", (0, 1))))
-    return TsvSource(kind="tsv", train=name, columns=tuple(range(width)))
+    return TsvSource(kind="tsv", train=name, columns=tuple(range(texts_of(recipe.source) + 1)))
+
+
+def name_of(file: str) -> str:
+    """What a file is called in a complaint."""
+    return "standard input" if file == "-" else file
 
 
 def read_lines(file: str) -> Iterator[str]:
     """The lines of a file, plain or packed, or of standard input, one after the other; only a line feed ends a line."""
-    name = "standard input" if file == "-" else file
+    name = name_of(file)
     try:
         with nullcontext(sys.stdin.buffer) if file == "-" else opened(Path(file)) as lines:
             for number, line in enumerate(lines, start=1):
@@ -99,12 +103,12 @@ def portions(lines: Iterator[Line]) -> Iterator[list[Line]]:
         yield portion
 
 
-def tell_cut(rows: list[int], limit: int) -> None:
-    """Say that of some lines, by their numbers, only the beginning was read."""
+def tell_cut(rows: list[str], limit: int) -> None:
+    """Say that of some lines, by their places, only the beginning was read."""
     if rows:
         others = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
         what = f"longer than the {limit:,} tokens that the model reads: what comes after them is left out"
-        sys.stderr.write(f"glassformer: line {rows[0]:,}{others}: {what}\n")
+        sys.stderr.write(f"glassformer: {rows[0]}{others}: {what}\n")
 
 
 def command() -> str:

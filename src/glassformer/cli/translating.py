@@ -40,7 +40,7 @@ def translate(
     - `glassformer translate --run runs/dates days.txt > iso.txt`
     - `echo "5 May 2031" | glassformer translate --run runs/dates --nbest 3`
     """
-    from glassformer.cli.showing import bar, portions, read_lines, tell_cut
+    from glassformer.cli.showing import bar, name_of, portions, read_lines, tell_cut
     from glassformer.run import Run, load_as
 
     if stream and (nbest > 1 or (beam or 1) > 1 or int8 or as_json):
@@ -57,7 +57,8 @@ def translate(
     for lines in portions(read_lines(file)):
         with bar("translating", len(lines)) as progress:
             answers = loaded.search(lines, beam=beam, best=nbest, int8=int8, progress=progress)
-        tell_cut([first + row for row in loaded.longer(lines)], loaded.recipe.data.max_tokens)
+        cut = [f"{name_of(file)}:{row}" for row, found in enumerate(answers, start=first) if found[0].cut]
+        tell_cut(cut, loaded.recipe.data.max_tokens)
         for number, (line, found) in enumerate(zip(lines, answers, strict=True), start=first):
             sys.stdout.write(_object(line, found) if as_json else _lines(number, found, nbest))
         sys.stdout.flush()

@@ -75,10 +75,7 @@ class LabelEncoder:
         numbers = {label: number for number, label in enumerate(self.labels)}
         known = [row for row, target in enumerate(targets) if target in numbers]
         texts = [sources[row].split(BETWEEN) for row in known]
-        framed = self.tokenizer.frame(texts)
-        long = [place for place, ids in enumerate(framed) if len(ids) > self.limit]
-        for place, ids in zip(long, self.tokenizer.frame([texts[place] for place in long], self.limit), strict=True):
-            framed[place] = ids
+        framed, long = self.tokenizer.frame_within(texts, self.limit)
         counts = Counter(label=len(targets) - len(known), truncate=len(long))
         rows = [[*ids, numbers[targets[row]]] for row, ids in zip(known, framed, strict=True)]
         lengths = np.array([[len(row) - 1, 1] for row in rows], np.int64).reshape(-1, 2)

@@ -26,6 +26,7 @@ from glassformer.recipe.sources import (
     TopicsSource,
     ToySource,
     TsvSource,
+    texts_of,
 )
 from glassformer.recipe.tasks import (
     AnsweringTask,
@@ -76,4 +77,5 @@ __all__ = [
     "TranslationTask",
     "TsvSource",
     "Tune",
+    "texts_of",
 ]

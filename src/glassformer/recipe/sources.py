@@ -172,6 +172,11 @@ class ToySource(Section):
     seed: Seed = Field(0, description="which strings are drawn")
 
 
+def texts_of(source: Section) -> int:
+    """How many texts an example of a labelled source has before its label: two where three columns or fields are."""
+    return len(getattr(source, "columns", getattr(source, "fields", (0, 1)))) - 1
+
+
 Source = Annotated[
     TsvSource
     | AlignedSource

@@ -6,6 +6,7 @@ B texts, T length, C classes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from glassformer.data import BETWEEN, normalise
 from glassformer.errors import InputError
 from glassformer.evaluation import BASELINE, ClassScores, baseline
-from glassformer.recipe import Recipe
+from glassformer.recipe import Recipe, texts_of
 from glassformer.run.folder import SAMPLE, read_pairs
 from glassformer.run.held_out import Progress, held_out, in_batches
 from glassformer.run.labelling import ClassEvaluation, Classified, classified, compared, number_of
@@ -45,12 +46,11 @@ class Classifier:
         """The label of each text, in their order."""
         if isinstance(texts, str):
             raise InputError("classify takes a list of texts: put the text into brackets")
-        return classified(self._log_probabilities(texts, progress), self.labels)
-
-    def longer(self, texts: Sequence[Text]) -> list[int]:
-        """Which of some texts are longer than what is read of them, by their places."""
-        framed = self.tokenizer.frame([self._parts(text) for text in texts])
-        return [row for row, ids in enumerate(framed) if len(ids) > self.recipe.data.max_tokens]
+        found, cut = self._log_probabilities(texts, progress)
+        answers = classified(found, self.labels)
+        for row in cut:
+            answers[row] = replace(answers[row], cut=True)
+        return answers
 
     def evaluate(self, examples: Sequence[tuple[str, str]], progress: Progress | None = None) -> ClassEvaluation:
         """Classify the texts of some examples, and compare with their labels."""
@@ -58,7 +58,7 @@ class Classifier:
             raise InputError("there is nothing to evaluate: no labelled text")
         for _, label in examples:
             number_of(label, self.labels)
-        found = self._log_probabilities([_text(source) for source, _ in examples], progress)  # (B, C)
+        found, _ = self._log_probabilities([_text(source) for source, _ in examples], progress)  # (B, C)
         return compared(found, [label for _, label in examples], self.labels)
 
     def baseline(self, examples: Sequence[tuple[str, str]]) -> ClassScores:
@@ -76,18 +76,26 @@ class Classifier:
         return self.evaluate([example for example in examples if example[1] in self.labels]).summary()
 
     @torch.inference_mode()
-    def _log_probabilities(self, texts: Sequence[Text], progress: Progress | None = None) -> Tensor:
-        """Of each label for each text, (B, C); texts of like length go together."""
+    def _log_probabilities(self, texts: Sequence[Text], progress: Progress | None = None) -> tuple[Tensor, list[int]]:
+        """Of each label for each text, (B, C), and which texts were cut; texts of like length go together."""
         limit, budget = self.recipe.data.max_tokens, self.recipe.train.batch_tokens
-        framed = self.tokenizer.frame([self._parts(text) for text in texts], limit)
+        framed, cut = self.tokenizer.frame_within([self._parts(text) for text in texts], limit)
         found = torch.zeros(len(framed), len(self.labels))
         for rows, tokens, keep in in_batches(framed, budget, self.tokenizer.pad, self.model, progress):
             segments = segments_of(tokens, self.tokenizer.end) if tells_segments(self.model) else None
             found[rows] = F.log_softmax(self.model(tokens, keep, segments).float(), dim=-1).cpu()
-        return found
+        return found, cut
+
+    @property
+    def texts(self) -> int:
+        """How many texts are read together: one, or two."""
+        return texts_of(self.recipe.source)
 
     def _parts(self, text: Text) -> list[str]:
         parts = [text] if isinstance(text, str) else list(text)
+        if len(parts) != self.texts:
+            wanted = "one text at a time" if self.texts == 1 else "pairs of texts, (first, second)"
+            raise InputError(f"this run has learned from {wanted}, not {len(parts)} together as in {text!r}")
         if not all(part.strip() for part in parts):
             raise InputError(f"there is nothing to classify in {text!r}")
         return [normalise(part, self.recipe.data) for part in parts]

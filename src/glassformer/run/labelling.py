@@ -23,6 +23,7 @@ class Classified:
     label: str
     probability: float
     probabilities: dict[str, float]
+    cut: bool = False  # whether only the beginning of it was read
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ class Translation:
     ids: list[int] = field(default_factory=list)
     log_probability: float = 0.0
     finished: bool = True
+    cut: bool = False  # whether only the beginning of the text was read
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,8 @@ class Run:
         if size < 1:
             raise ConfigurationError(f"the sentences decoded together must be at least 1, not {size}")
         model = quantise(self.model) if int8 else pack(self.model)
-        tokens = [self.encode(text) for text in texts]
+        whole, room = [self._ids(text) for text in texts], self.habits.room(self.recipe.data.max_tokens)
+        tokens = [self._framed(ids) for ids in whole]
         answers: list[list[Translation]] = [[Translation("", 0.0, [])] for _ in texts]
         order = sorted((index for index, ids in enumerate(tokens) if ids), key=lambda index: -len(tokens[index]))
         for first in range(0, len(order), size):
@@ -167,7 +169,8 @@ class Run:
                 alpha = decode.length_penalty if length_penalty is None else length_penalty
                 found = beam_search(model, *inputs, limits=self.limits, width=beam, best=best, length_penalty=alpha)
             for row, hypotheses in zip(rows, found, strict=True):
-                answers[row] = [self._translation(each) for each in hypotheses]
+                cut = len(whole[row]) > room
+                answers[row] = [replace(self._translation(each), cut=cut) for each in hypotheses]
             if progress is not None:
                 progress(min(first + size, len(order)), len(order))
         return answers
@@ -279,13 +282,11 @@ class Run:
 
     def encode(self, text: str) -> list[int]:
         """A source text as tokens, as in training: normalised, cut off at the recipe's longest, framed; or nothing."""
-        ids = self._ids(text)[: self.habits.room(self.recipe.data.max_tokens)]
-        return [*self.habits.before, *ids, *self.habits.after] if ids else []
+        return self._framed(self._ids(text))
 
-    def longer(self, texts: Sequence[str]) -> list[int]:
-        """Which of some texts are longer than what is read of them, by their places."""
-        room = self.habits.room(self.recipe.data.max_tokens)
-        return [row for row, text in enumerate(texts) if len(self._ids(text)) > room]
+    def _framed(self, whole: list[int]) -> list[int]:
+        ids = whole[: self.habits.room(self.recipe.data.max_tokens)]
+        return [*self.habits.before, *ids, *self.habits.after] if ids else []
 
     def _written(self, text: str) -> list[int]:
         """A target text as tokens, as in training but for its start and end; cut off where sources are."""

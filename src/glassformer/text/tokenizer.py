@@ -186,6 +186,14 @@ class Tokenizer:
         finally:
             self._engine.no_truncation()
 
+    def frame_within(self, texts: Sequence[Sequence[str]], limit: int) -> tuple[list[list[int]], list[int]]:
+        """The same, and which of them had to be cut, by their places; only these are read twice."""
+        framed = self.frame(texts)
+        cut = [place for place, ids in enumerate(framed) if len(ids) > limit]
+        for place, ids in zip(cut, self.frame([texts[place] for place in cut], limit), strict=True):
+            framed[place] = ids
+        return framed, cut
+
     def around(self, texts: int = 1) -> tuple[list[int], ...]:
         """The special tokens that a frame has before, between and after so many texts."""
         whole = self._engine.encode(*"a" * texts, add_special_tokens=True)  # type: ignore[misc]
