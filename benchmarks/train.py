@@ -70,7 +70,7 @@ class Batches:
     """The same batches again and again."""
 
     def __init__(self, batches: list[Batch]) -> None:
-        self.batches, self.epoch = batches, 0
+        self.batches, self.epoch, self.tokens = batches, 0, 0
 
     def share(self, rank: int, ranks: int) -> Any:
         """All of them, epoch after epoch."""

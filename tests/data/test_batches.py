@@ -45,6 +45,24 @@ def rows(found: list[PairBatch]) -> list[list[int]]:
     return [batch.rows.tolist() for batch in found]
 
 
+@given(pairs=many, seed=seeds, wanted=st.integers(1, 2000), each=st.integers(1, 3))
+def test_tokens_are_counted_and_steps_for_them_known_ahead(
+    pairs: list[tuple[list[int], list[int]]], seed: int, wanted: int, each: int
+) -> None:
+    made = batches(stored(pairs), 20, seed)
+    steps, counted, done = made.steps_for(wanted, each), 0, list[int]()
+    assert made.tokens == 0
+    for batch in islice(made.share(0, 1), steps * each):
+        counted += sum(len(source) + len(target) for source, target in (pairs[row] for row in batch.rows.tolist()))
+        assert made.tokens == counted
+        done.append(counted)
+    assert counted >= wanted
+    assert steps == 1 or done[(steps - 1) * each - 1] < wanted
+    other = batches(stored(pairs), 20, seed)
+    other.load_state_dict(made.state_dict())
+    assert other.tokens == counted
+
+
 @given(pairs=many, budget=st.integers(13, 100), seed=seeds, shuffle=st.booleans())
 def test_an_epoch_has_every_pair_once_and_no_batch_above_the_budget(
     pairs: list[tuple[list[int], list[int]]], budget: int, seed: int, shuffle: bool

@@ -64,6 +64,10 @@ class FakeBatches:
             for _ in range(count)
         ]
 
+    @property
+    def tokens(self) -> int:
+        return self.epoch * self._count + self.position
+
     def __iter__(self) -> Iterator[FakeBatch]:
         order = random.Random(self.epoch).sample(range(self._count), self._count)
         while self.position < self._count:

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import answering, classifying, experimenting, filling, generating, translating
-from glassformer.cli.options import Adapter, AsJson, Beam, Device, Force, Int8, RunFolder
+from glassformer.cli import answering, classifying, comparing, experimenting, filling, generating, translating
+from glassformer.cli.options import Adapter, AsJson, Beam, Changes, Device, Force, Int8, RunFolder
 from glassformer.cli.vectors import vectors
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
@@ -31,10 +31,6 @@ RecipeName = Annotated[
     str, typer.Argument(metavar="RECIPE", help="a recipe file, or the name of one that ships", show_default=False)
 ]
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # which typer has, but does not export
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="change a key: train.lr=3e-4; may be repeated"),
-]
 
 
 @app.command()
@@ -207,6 +203,7 @@ app.command()(filling.fill)
 app.command()(classifying.classify)
 app.command()(experimenting.experiment)
 app.add_typer(vectors, name="vectors")
+app.command()(comparing.compare)
 
 
 def _version(wanted: bool) -> None:

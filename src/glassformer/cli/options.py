@@ -20,3 +20,7 @@ Adapter = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="what LoRA learned over this run's model, ours or peft's"),
 ]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="change a key: train.lr=3e-4; may be repeated"),
+]

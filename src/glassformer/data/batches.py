@@ -50,11 +50,32 @@ class Batches(Generic[Batch]):
         self.epoch = self.position = 0
         self._collate = collate
         self._planned: tuple[int, Plan] | None = None
+        self._counted: tuple[int, NDArray[np.int64]] | None = None
 
     @property
     def batches_per_epoch(self) -> int:
         """The number of batches in the current epoch; it differs a little between epochs."""
         return len(self._plan())
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens of the examples were handed out so far: both sides, without padding or marks around them."""
+        if self._counted is None or self._counted[0] != self.epoch:
+            self._counted = (self.epoch, self._plan().tokens(self.pairs.lengths))
+        counts = self._counted[1]
+        return self.epoch * int(counts[-1]) + int(counts[self.position])
+
+    def steps_for(self, tokens: int, batches: int = 1) -> int:
+        """How many steps of so many batches it takes, from the beginning, until this many tokens are handed out."""
+        ahead = Batches(self.pairs, self.batch_tokens, self._collate, self.seed, self.shuffle)
+        taken = 0
+        while True:
+            counts = ahead._plan().tokens(self.pairs.lengths)
+            left = tokens - ahead.epoch * int(counts[-1])
+            if left <= int(counts[-1]):
+                return -(-(taken + int(np.searchsorted(counts, left))) // batches)
+            taken += len(counts) - 1
+            ahead.epoch += 1
 
     def __iter__(self) -> Iterator[Batch]:
         for _ in range(self.position, self.batches_per_epoch):
@@ -93,5 +114,5 @@ class Batches(Generic[Batch]):
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue with the batch that comes next in a state; with another budget, as far through the epoch."""
         self.epoch, self.seed = state["epoch"], state["seed"]
-        self._planned = None
+        self._planned = self._counted = None
         self.position = state["position"] * self.batches_per_epoch // state["of"]

@@ -43,6 +43,11 @@ class Plan:
         """The rows of a batch."""
         return self.order[self.cuts[batch] : self.cuts[batch + 1]]
 
+    def tokens(self, lengths: Lengths) -> NDArray[np.int64]:
+        """How many tokens of its rows come before each batch, and in the end how many there are, by their lengths."""
+        each = np.asarray(lengths).sum(axis=1, dtype=np.int64)[self.order]
+        return np.concatenate(([0], np.cumsum(each)))[self.cuts]
+
 
 def make_plan(pairs: Examples, batch_tokens: int, seed: int, epoch: int, shuffle: bool) -> Plan:
     """The batches of an epoch: shuffle all, sort by length within pools, cut into batches, shuffle the batches."""

@@ -101,6 +101,9 @@ class Train(Section):
     """How the model learns."""
 
     steps: Count = Field(10_000, description="optimiser steps")
+    tokens: Annotated[Whole, Field(ge=1)] | None = Field(
+        None, description="instead: as many steps as take so many tokens of the examples, both sides, without padding"
+    )
     batch_tokens: Count = Field(4_096, description="padded tokens in a batch at most, on the longer side; or images")
     accumulate: Count = Field(1, description="batches in an optimiser step")
     optimiser: Literal["adamw", "adam", "muon"] = Field(

@@ -138,6 +138,9 @@ def _learn(
     kind, options = KINDS[recipe.task.kind], recipe.train
     collator = kind.collator(recipe, prepared, model)
     batches = Batches(collator.pairs, options.batch_tokens, collator, options.seed)
+    if options.tokens is not None:
+        steps = batches.steps_for(options.tokens, options.accumulate * place.world)
+        options = options.model_copy(update={"steps": steps})
     use = kind.use(recipe, model, prepared, out)
     examples = prepared.held_out("valid")
 

@@ -181,6 +181,7 @@ class Trainer:
             {
                 "step": self.step,
                 "epoch": self.batches.epoch,
+                "tokens": self.batches.tokens,
                 "loss": reading.loss / reading.tokens if reading.tokens else math.nan,
                 "lr": self.options.lr * self._share(self.step),
                 "norm": reading.norm,

@@ -24,6 +24,11 @@ class Batches(Protocol):
         """How often the data has been gone through."""
         ...
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens of the examples were handed out so far, to all ranks."""
+        ...
+
     def share(self, rank: int, ranks: int) -> Iterator[Batch]:
         """A rank's batches, epoch after epoch: every `ranks`-th from here on, of which the others are not made.
 

@@ -1,0 +1,88 @@
+"""The bootstrap: how sure a score is, and whether one system's is really better than another's.
+
+The examples are drawn again, with replacement, as many as there are, a thousand times; the scores of these samples
+spread as those of other test sets would. All systems are scored on the same samples, so that an example that is hard
+for all of them says nothing for or against one.
+
+S samples, N examples
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glassformer.errors import InputError
+
+SAMPLES = 1000
+SEED = 12345  # sacreBLEU's own
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A score, between which two it is with 95 % confidence, and how likely chance alone makes such a difference.
+
+    `p` is the paired test against the first system; the first has none.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float | None
+
+
+def paired_means(
+    values: Sequence[Sequence[float]], weights: Sequence[Sequence[float]] | None = None, samples: int = SAMPLES
+) -> list[Estimate]:
+    """Estimates of each system's mean over the same N examples: the sum of values by the sum of weights, usually 1.
+
+    p is the share of samples in which the difference from the first system strays from the measured one by more than
+    that is from 0.
+    """
+    table = np.asarray(values, np.float64)  # (systems, N)
+    if table.ndim != 2 or not table.size:
+        raise InputError("there is nothing to compare: every system needs a value for each of the same examples")
+    heavy = np.ones_like(table) if weights is None else np.asarray(weights, np.float64)
+    count = table.shape[1]
+    drawn = np.random.default_rng(SEED).multinomial(count, np.full(count, 1 / count), size=samples)  # (S, N)
+    measured = table.sum(axis=1) / heavy.sum(axis=1)
+    spread = (drawn @ table.T) / np.maximum(drawn @ heavy.T, 1e-300)  # (S, systems)
+    low, high = np.percentile(spread, [2.5, 97.5], axis=0)
+    return [
+        Estimate(float(measured[i]), float(low[i]), float(high[i]), _p(measured, spread, i) if i else None)
+        for i in range(len(table))
+    ]
+
+
+def _p(measured: NDArray[np.float64], spread: NDArray[np.float64], system: int) -> float:
+    difference = measured[system] - measured[0]
+    strayed = np.abs(spread[:, system] - spread[:, 0] - difference)
+    return float((1 + (strayed >= abs(difference)).sum()) / (1 + len(spread)))
+
+
+def paired_bleu(
+    outputs: Sequence[Sequence[str]], references: Sequence[str], samples: int = SAMPLES
+) -> tuple[list[Estimate], str]:
+    """Estimates of each system's BLEU on the same references by sacreBLEU's paired bootstrap, and its signature.
+
+    Of outputs that are the first system's own, sacreBLEU would say p = 1 / 1001, because it counts samples in which the
+    difference strays by more than none; here p is 1 then.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.significance import PairedTest
+
+    if len(outputs) < 2 or any(len(each) != len(references) for each in outputs) or not references:
+        raise InputError("there is nothing to compare: two systems need an output for each of the same references")
+    systems: list[tuple[str, Sequence[str]]] = [(str(number), list(each)) for number, each in enumerate(outputs)]
+    test = PairedTest(systems, {"BLEU": BLEU(force=True)}, [list(references)], test_type="bs", n_samples=samples)
+    signatures, scores = test()
+    found = []
+    for (_, own), each in zip(systems, scores["BLEU"], strict=True):
+        assert not isinstance(each, str) and each.mean is not None and each.ci is not None  # noqa: S101, PT018
+        low, high = max(each.mean - each.ci, 0), min(each.mean + each.ci, 100)
+        p = 1.0 if each.p_value is not None and own == systems[0][1] else each.p_value
+        found.append(Estimate(each.score, float(low), float(high), p))
+    return found, str(signatures["BLEU"])

@@ -1,0 +1,170 @@
+"""A comparison of runs as a picture, a table and a page that needs nothing but itself."""
+
+from __future__ import annotations
+
+import html
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glassformer.looking.style import BLACK, COLOURS, MARKERS, look, save
+from glassformer.writing import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Facts = dict[str, Any]  # what `glassformer.run.comparing` found
+CURVES = (("steps", "steps"), ("tokens", "tokens learned from"), ("seconds", "seconds"))
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+svg { width: 100%; height: auto; }
+div { overflow-x: auto; }
+"""
+
+
+def columns(facts: Facts) -> list[str]:
+    """What the table says of each run."""
+    cost = ["parameters", "steps", "tokens", "seconds", "tokens/s", "memory"]
+    return ["run", "seed", facts["score"], "95 %", "p", "loss", *cost]
+
+
+def rows(facts: Facts) -> list[list[str]]:
+    """The table: a run a row."""
+    return [
+        [
+            run["name"],
+            str(run["seed"]),
+            f"{run['score']:.2f}",
+            f"{run['low']:.2f} to {run['high']:.2f}",
+            "" if run["p"] is None else f"{run['p']:.3f}",
+            f"{run['loss']:.4f}",
+            f"{run['parameters']:,}",
+            f"{run['steps']:,}",
+            f"{run['tokens']:,}",
+            f"{run['seconds']:,.0f}",
+            f"{run['tokens_per_s']:,.0f}",
+            f"{run['memory'] / 2**20:,.0f} MiB",
+        ]
+        for run in facts["runs"]
+    ]
+
+
+def sentences(facts: Facts) -> list[str]:
+    """What the numbers are, and what to mind."""
+    first = facts["runs"][0]["name"]
+    losses = " and ".join(sorted({run["loss_of"] for run in facts["runs"]}))
+    what = f"{facts['score']} ({facts['better']} is better) on {facts['examples']:,} {facts['split']} examples"
+    how = f"95 % intervals and p, the paired test against {first}, are by the bootstrap over these examples"
+    found = [f"{what} that no run has learned from; {how}."]
+    if facts["signature"]:
+        found.append(f"sacreBLEU's signature: {facts['signature']}")
+    found.append(
+        f"Each run learned from {facts['tokens']:,} tokens: both sides of its examples, without padding. The loss is "
+        f"that of {losses}; tokens/s is the median over the training, memory the most that was in use."
+    )
+    return [*found, *facts["notes"]]
+
+
+def write_report(facts: Facts, folder: Path) -> None:
+    """Write figure.png and report.html."""
+    with look():
+        figure = draw(facts)
+        with replacing(folder / "figure.png") as path:
+            save(figure, path, "png")
+        svg = io.StringIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+    with replacing(folder / "report.html") as path:
+        path.write_text(page(facts, svg.getvalue()), encoding="utf-8")
+
+
+def page(facts: Facts, svg: str) -> str:
+    """The report as one file of HTML."""
+    names = " and ".join(dict.fromkeys(run["name"] for run in facts["runs"]))
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns(facts))
+    body = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(facts))
+    said = "\n".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences(facts))
+    title = html.escape(f"{names}: a comparison")
+    return f"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style></head>
+<body>
+<h1>{title}</h1>
+<div><table><thead><tr>{head}</tr></thead>
+<tbody>
+{body}
+</tbody></table></div>
+{said}
+{svg[svg.index("<svg") :]}
+</body>
+</html>
+"""
+
+
+def draw(facts: Facts) -> Figure:
+    """Loss against steps, tokens and seconds; the scores with their intervals; the scores by length."""
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(run["name"] for run in facts["runs"]))
+    looks = {name: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
+    figure = Figure(figsize=(12, 7), layout="constrained")
+    above, below = figure.subfigures(2, 1)  # type: ignore[misc]  # an array of them
+    loss_axes = above.subplots(1, 3, sharey=True)
+    for axes, (key, label) in zip(loss_axes, CURVES, strict=True):
+        _curves(axes, facts, looks, key, label)
+    kinds = " and ".join(sorted({run["loss_of"] for run in facts["runs"]}))
+    loss_axes[0].set_ylabel(f"{kinds} loss (nats)")
+    loss_axes[0].set_title("The loss on the way")
+    loss_axes[0].legend()
+    widths = [1, 2] if facts["lengths"] else [1]
+    lower = below.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
+    _scores(lower[0], facts, looks)
+    if facts["lengths"]:
+        _by_length(lower[1], facts, looks)
+    return figure
+
+
+def _curves(axes: Axes, facts: Facts, looks: dict[str, tuple[str, str]], key: str, label: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    known = set[str]()
+    for run in facts["runs"]:
+        (colour, marker), curve = looks[run["name"]], run["curve"]
+        name = "" if run["name"] in known else run["name"]
+        known.add(run["name"])
+        axes.plot(curve[key], curve["loss"], color=colour, marker=marker, label=name or None)
+    axes.set_xlabel(label)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(EngFormatter())  # 200 k
+
+
+def _scores(axes: Axes, facts: Facts, looks: dict[str, tuple[str, str]]) -> None:
+    runs = facts["runs"]
+    for place, run in enumerate(runs):
+        colour, marker = looks[run["name"]]
+        below, above = max(run["score"] - run["low"], 0), max(run["high"] - run["score"], 0)
+        bars: dict[str, Any] = {"xerr": [[below], [above]], "capsize": 4, "markersize": 7}
+        axes.errorbar(run["score"], place, color=colour, marker=marker, **bars)
+        over: dict[str, Any] = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(f"{run['score']:.2f}", (run["score"], place), color=BLACK, **over)
+    seeds = len({run["seed"] for run in runs}) > 1
+    labels = [f"{run['name']}, seed {run['seed']}" if seeds else run["name"] for run in runs]
+    axes.set_yticks(range(len(runs)), labels, parse_math=False)
+    axes.set_ylim(len(runs) - 0.4, -0.7)
+    axes.margins(x=0.15)
+    axes.set_xlabel(f"{facts['score']}, {facts['better']} is better")
+    axes.set_title("Scores, with 95 % intervals")
+
+
+def _by_length(axes: Axes, facts: Facts, looks: dict[str, tuple[str, str]]) -> None:
+    names = [f"{each['words']}\n({each['examples']:,})" for each in facts["lengths"]]
+    for run in facts["runs"]:
+        colour, marker = looks[run["name"]]
+        axes.plot(range(len(names)), run["by_length"], color=colour, marker=marker)
+    axes.set_xticks(range(len(names)), names)
+    axes.set_xlabel("words read (examples)")
+    axes.set_ylabel(facts["score"])
+    axes.set_title("Scores by length")

@@ -1,0 +1,71 @@
+"""The bootstrap: intervals that hold the truth, tests that find what is there and nothing else."""
+
+import numpy as np
+import pytest
+
+from glassformer.errors import InputError
+from glassformer.evaluation import paired_bleu, paired_means, score
+
+
+def test_intervals_are_those_of_the_normal_law() -> None:
+    values = (np.random.default_rng(0).random(400) < 0.8).astype(float)
+    (found,) = paired_means([values.tolist()], samples=4000)
+    spread = 1.96 * (values.mean() * (1 - values.mean()) / 400) ** 0.5
+    assert found.value == values.mean()
+    assert found.p is None
+    assert (found.high - found.low) / 2 == pytest.approx(spread, rel=0.05)
+
+
+def test_95_of_100_intervals_hold_the_truth() -> None:
+    dice = np.random.default_rng(1)
+    held = 0
+    for _ in range(200):
+        (found,) = paired_means([(dice.random(100) < 0.7).astype(float).tolist()], samples=300)
+        held += found.low <= 0.7 <= found.high
+    assert 180 <= held <= 199  # 190 expected, with a deviation of 3
+
+
+def test_weights_make_a_mean_over_tokens() -> None:
+    (found,) = paired_means([[1.0, 6.0]], [[1.0, 3.0]])
+    assert found.value == 7 / 4
+    assert (found.low, found.high) == (1, 2)
+
+
+def test_pairs_show_what_intervals_hide() -> None:
+    hard = np.random.default_rng(2).random(300)
+    better = hard + 0.01 + 0.02 * np.random.default_rng(3).normal(size=300)
+    first, second = paired_means([hard.tolist(), better.tolist()])
+    assert second.low < first.high  # they overlap
+    assert second.p is not None
+    assert second.p < 0.01
+
+
+def test_chance_is_called_chance() -> None:
+    dice = np.random.default_rng(4)
+    small = 0
+    for _ in range(200):
+        _, other = paired_means(dice.normal(size=(2, 60)).tolist(), samples=300)
+        small += other.p is not None and other.p < 0.05
+    assert 2 <= small <= 20  # 10 expected
+
+
+def test_bleu_is_sacrebleus_with_its_own_test() -> None:
+    references = [f"the {word} sat on the mat near the {word}" for word in ("cat", "dog", "cow", "fox") * 20]
+    same = list(references)
+    worse = [each.replace("on the mat", "by a mat") if row % 3 else each for row, each in enumerate(references)]
+    (first, second, third), signature = paired_bleu([same, worse, same], references, samples=200)
+    assert first.value == pytest.approx(100)
+    assert second.value == score(worse, references).bleu
+    assert second.low <= second.value <= second.high
+    assert (first.p, third.p) == (None, 1.0)
+    assert second.p is not None
+    assert second.p < 0.05
+    assert "bs:200" in signature
+    assert "version:" in signature
+
+
+def test_what_cannot_be_compared_is_a_sentence() -> None:
+    with pytest.raises(InputError, match="nothing to compare"):
+        paired_means([])
+    with pytest.raises(InputError, match="nothing to compare"):
+        paired_bleu([["a"], ["a", "b"]], ["a"])
