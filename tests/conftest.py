@@ -33,5 +33,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Run:
     """A small run that has learned to copy letters. It is everybody's: look, do not touch."""
-    made: Run = train(recipe(), tmp_path_factory.mktemp("runs") / "copy")
+    made = train(recipe(), tmp_path_factory.mktemp("runs") / "copy")
+    assert isinstance(made, Run)
     return made

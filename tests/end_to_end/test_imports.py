@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -77,7 +78,7 @@ def test_a_translator_is_imported_and_translates(command: Command, tokenizer: To
     assert len(answer.out.splitlines()) == 3
     wrong = command("generate", "--run", run, "the dog")
     assert wrong.code == 2
-    assert "this run translates" in wrong.err
+    assert "does not generate: it was trained for translation" in wrong.err
 
 
 def test_a_prompt_without_room_leaves_the_others_theirs_streamed_or_not(
@@ -136,7 +137,7 @@ def test_what_cannot_be_imported_or_used_is_a_sentence(
         ),
         (("import", tmp_path / "nowhere", tmp_path / "x"), "there is no such folder"),
         (("generate", "--run", run, "a", "--adapter", "nowhere"), "nowhere: there is no such folder"),
-        (("translate", "--run", run), "is a language model"),
+        (("translate", "--run", run), "does not translate: it was trained for language-modelling"),
         (("generate", "--run", run, "the dog", "--top-p", "0.9"), "give a --temperature as well"),
         (("generate", "--run", run, "the dog " * 40), "leaves no room: the model reads 40 in all"),
         (("export", "--run", run, "--to", "tensorflow", tmp_path / "y"), "is no format to export to"),
@@ -155,7 +156,7 @@ def test_what_cannot_be_imported_or_used_is_a_sentence(
     tokenizer.save(small / "tokenizer.json")
     assert "they do not belong together" in command("import", small, tmp_path / "w").err
     pretrained.save(bert(50, width=16, heads=2, layers=1, hidden=16, length=10), tmp_path / "bert")
-    assert "reads, but does not write" in command("import", tmp_path / "bert", tmp_path / "v").err
+    assert "neither writes nor fills gaps" in command("import", tmp_path / "bert", tmp_path / "v").err
 
 
 def spelling_to_sound(tmp_path: Path) -> Path:
@@ -206,6 +207,67 @@ def test_special_tokens_are_those_of_the_checkpoint(tmp_path: Path) -> None:
         _imported(folder, tmp_path / "file")
 
 
+def test_an_imported_language_model_is_scored_as_transformers_does(language_model: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    run = _imported(language_model, tmp_path / "run")
+    text = "the moon was big and bright"
+    found = run.evaluate([(text, "")])
+    tokens = torch.tensor([[run.habits.start, *run.tokenizer.encode(text), run.habits.end]])
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(language_model).eval()
+    with torch.inference_mode():
+        assert found.loss == pytest.approx(float(theirs(tokens, labels=tokens).loss), abs=1e-5)
+
+
+@pytest.fixture
+def masked(tmp_path: Path) -> Path:
+    """A small random BERT with its tokenizer, as `transformers` saves them."""
+    transformers = pytest.importorskip("transformers")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({word for text in TEXTS for word in text.split()})]
+    (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_attention_heads=2,
+        num_hidden_layers=2,
+        intermediate_size=24,
+        max_position_embeddings=12,
+        initializer_range=0.5,
+    )
+    transformers.BertForMaskedLM(config).save_pretrained(tmp_path / "bert")
+    vocabulary = {word: number for number, word in enumerate(words)}
+    transformers.BertTokenizer(vocab=vocabulary).save_pretrained(tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def test_a_masked_language_model_is_imported_and_fills_gaps_as_in_transformers(
+    command: Command, masked: Path, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    run, text = tmp_path / "run", "the [MASK] saw the cat"
+    said = command("import", masked, run)
+    assert "glassformer fill --run" in said.out
+    found = json.loads(command("fill", "--run", run, "--json", "--top", "3", text).out)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(masked)
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(masked).eval()
+    inputs = tokenizer(text, return_tensors="pt")
+    with torch.inference_mode():
+        logits = theirs(**inputs).logits[0][inputs["input_ids"][0] == tokenizer.mask_token_id][0]
+        logits[tokenizer.all_special_ids] = -torch.inf
+    shares, ids = logits.softmax(dim=0).topk(3)
+    assert [each["word"] for each in found["gaps"][0]] == [tokenizer.decode([number]) for number in ids.tolist()]
+    assert [each["probability"] for each in found["gaps"][0]] == pytest.approx(shares.tolist(), abs=1e-5)
+    long = command("fill", "--run", run, "--top", "1", stdin=f"{'the ' * 20}[MASK]\n{text}\n".encode())
+    assert (long.code, len(long.out.splitlines())) == (2, 2)
+    assert "the model reads 12" in long.err
+    assert "AutoModelForMaskedLM" in command("export", "--run", run, tmp_path / "out").out
+    again = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
+    with torch.inference_mode():
+        torch.testing.assert_close(again(**inputs).logits, theirs(**inputs).logits, atol=1e-5, rtol=1e-5)
+    (tmp_path / "t.txt").write_text("the dog saw the cat\n\na cat sat on the mat\n", encoding="utf-8")
+    assert json.loads(command("evaluate", "--run", run, "--data", tmp_path / "t.txt", "--json").out)["hidden"] > 0
+
+
 def test_prompts_leave_each_other_room(language_model: Path, tmp_path: Path) -> None:
     run = _imported(language_model, tmp_path / "run")
     long = "the moon was big and bright " * 4
@@ -215,9 +277,9 @@ def test_prompts_leave_each_other_room(language_model: Path, tmp_path: Path) -> 
     assert "".join(run.stream("", length=30)) == together[2].text
 
 
-def _imported(source: Path, folder: Path) -> Run:
+def _imported(source: Path, folder: Path) -> Any:
     import_checkpoint(source, folder)
-    return Run.load(folder, "cpu")
+    return gf.load(folder, "cpu")
 
 
 @pytest.mark.skipif(not WEIGHTS.is_dir(), reason="no real checkpoints beside this checkout, under ../shared/weights")

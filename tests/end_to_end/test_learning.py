@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import glassformer as gf
-from glassformer.run import train
+from glassformer.run import Run, train
 from tiny import recipe
 
 
@@ -21,6 +21,7 @@ def test_letters_are_copied_and_reversed(tmp_path: Path, kind: str, training: di
     source = {"kind": kind, "count": 3000, "symbols": 8, "length": 5, "seed": seed}
     made = recipe({"source": source, "train": {**training, "seed": seed, "validate_every": 10_000}})
     run = train(made, tmp_path / "run")
+    assert isinstance(run, Run)
     scores = run.evaluate(run.pairs("test")).scores
     assert scores.exact >= 0.98, f"{scores.exact:.1%} with the seed {seed}"
 

@@ -14,7 +14,7 @@ from glassformer.errors import ConfigurationError, DataError, RecipeError
 from glassformer.parts import Embedding
 from glassformer.recipe import Tokenizer as Section
 from glassformer.recipes import COUNTED, make_recipe
-from glassformer.run import train
+from glassformer.run import Classifier, train
 from glassformer.run.building import build
 from glassformer.run.embedding import TABLES, fill
 from glassformer.run.training import Silence
@@ -101,6 +101,7 @@ def test_frozen_vectors_keep_their_bits_and_others_learn(vectors: Path, tmp_path
             told.append(line)
 
     run = train(make_recipe(asked), tmp_path / "run", base=tmp_path, listener=Listening())
+    assert isinstance(run, Classifier)
     fresh = build(run.recipe, run.tokenizer.size, run.tokenizer.size, classes=2)
     filled = fill(fresh, run.recipe.model, run.tokenizer, None)  # type: ignore[arg-type]
     assert told == [str(filled)]

@@ -81,13 +81,13 @@ def import_(
     - `glassformer import Helsinki-NLP/opus-mt-en-de runs/en-de`
     - `glassformer import ../stories-15m runs/stories`
     """
-    from glassformer.models import DecoderOnly
+    from glassformer.models import DecoderOnly, EncoderOnly
     from glassformer.run.importing import import_checkpoint
 
     model = import_checkpoint(source, folder, force)
     size = sum(parameter.numel() for parameter in model.parameters())
-    use = 'generate "Once upon a time"' if isinstance(model, DecoderOnly) else "translate"
-    command, *rest = use.split(" ", 1)
+    uses = {DecoderOnly: 'generate "Once upon a time"', EncoderOnly: 'fill "The [MASK] sat on the mat."'}
+    command, *rest = uses.get(type(model), "translate").split(" ", 1)
     sys.stdout.write(f"{folder}: {type(model).__name__} with {size:,} parameters\n")
     sys.stdout.write(" ".join(["next: glassformer", command, "--run", str(folder), *rest]) + "\n")
 

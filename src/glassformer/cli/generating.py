@@ -41,14 +41,14 @@ def generate(
     """
     from glassformer.cli.lines import Lines, given
     from glassformer.decoding import Sampler
-    from glassformer.run import LanguageModel, Run, load_as
+    from glassformer.run import LanguageModel, load_as
 
     if not temperature and (top_k or top_p):
         raise ConfigurationError("--top-k and --top-p draw at random: give a --temperature as well, such as 0.8")
     if stream and as_json:
         raise ConfigurationError("--stream shows words as they are written: no --json")
     texts = given(prompts, file)
-    loaded = load_as((Run, LanguageModel), "generate", run, device, adapter)
+    loaded = load_as(LanguageModel, "generate", run, device, adapter)
     sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed) if temperature else None
     lines = Lines("generating", "prompts", loaded.check)
     if stream:

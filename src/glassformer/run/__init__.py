@@ -8,8 +8,9 @@ from glassformer.run.image_classifier import ImageClassifier
 from glassformer.run.kinds import load, load_as
 from glassformer.run.labelling import ClassEvaluation, Classified
 from glassformer.run.language import LanguageModel, Surprise
-from glassformer.run.run import Evaluation, Run, Translation
+from glassformer.run.run import Evaluation, Run
 from glassformer.run.training import Listener, Silence, cache_folder, train
+from glassformer.run.written import Translation
 
 __all__ = [
     "Answer",

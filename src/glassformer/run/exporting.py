@@ -17,7 +17,7 @@ from glassformer.run.denoiser import Denoiser
 from glassformer.run.filler import Filler
 from glassformer.run.folder import JOINT, check_free, write_text
 from glassformer.run.image_classifier import ImageClassifier
-from glassformer.run.importing import SEEING, save_alone, write_tokenizers
+from glassformer.run.importing import IMPORT, SEEING, save_alone, write_tokenizers
 from glassformer.run.language import LanguageModel
 from glassformer.run.run import Run
 from glassformer.text import Habits, Tokenizer, own_habits
@@ -35,6 +35,8 @@ def export(run: Any, folder: Path, force: bool = False) -> str:
     check_free(folder, force)
     if run.path is not None and run.path.resolve() == folder.resolve():
         raise RunError(f"{folder} is the run itself: choose another folder")
+    if run.path is not None and (run.path / IMPORT).is_file():
+        return _again(run, folder)
     if isinstance(run, Classifier):
         _write_reader(run, folder, _named(run.labels))
         return "AutoModelForSequenceClassification and AutoTokenizer (with truncation=True)"
@@ -49,14 +51,22 @@ def export(run: Any, folder: Path, force: bool = False) -> str:
         return f"AutoModelFor{'Seq2Seq' if isinstance(run, Denoiser) else 'Causal'}LM and AutoTokenizer"
     if isinstance(run, ImageClassifier):
         return _image_classifier(run, folder)
-    made_of(run.model).notes.update(_special(run.model, run.habits))
+    return _again(run, folder)
+
+
+def _again(run: Run | LanguageModel | Filler, folder: Path) -> str:
+    """Write a run whose tokenizers go out as they came in: one that was imported, or has a source and a target."""
+    own = (run.source, run.target) if isinstance(run, Run) else (run.tokenizer, run.tokenizer)
+    if not isinstance(run, Filler):
+        made_of(run.model).notes.update(_special(run.model, run.habits))
     save_alone(run.model, folder)
-    write_tokenizers((run.source, run.target), run.path, folder)
-    if run.source is not run.target:
+    write_tokenizers(own, run.path, folder)
+    if own[0] is not own[1]:
         return "AutoModel; its two tokenizers are files of their own"
     if run.path is None or not (run.path / TOLD).is_file():  # else it was copied
-        _write_tokenizer(run, run.source, folder)
-    return "AutoModel and AutoTokenizer"
+        _write_tokenizer(run, own[0], folder)
+    kind = {LanguageModel: "ForCausalLM", Filler: "ForMaskedLM"}.get(type(run), "")
+    return f"AutoModel{kind} and AutoTokenizer"
 
 
 def _special(model: nn.Module, habits: Habits) -> dict[str, int]:
@@ -81,7 +91,7 @@ def _write_reader(run: Reader, folder: Path, notes: dict[str, Any]) -> None:
 def _write_tokenizer(run: Reader | Run, own: Tokenizer, folder: Path) -> None:
     """Write a run's tokenizer, and what `transformers` must be told of it beside its file."""
     tokenizer = own.normalising(run.recipe.data.normalise, run.recipe.data.strip)
-    if isinstance(run, Filler | LanguageModel):
+    if isinstance(run, Filler | LanguageModel) and not (run.path is not None and (run.path / IMPORT).is_file()):
         tokenizer.add_frame(ending=isinstance(run, Filler))
     tokenizer.save(folder / JOINT[0])
     names, encodes = own.spellings(), isinstance(run, Classifier | Answerer | Filler)

@@ -18,13 +18,13 @@ from glassformer.data.encoding import document_encoder
 from glassformer.errors import InputError
 from glassformer.evaluation import perplexity
 from glassformer.models import EncoderOnly
-from glassformer.recipe import Recipe
+from glassformer.recipe import MaskedTask, Recipe
 from glassformer.run.held_out import Progress, device_of, held_out, in_batches, shown
 from glassformer.tasks import MaskCollator, Masker
 from glassformer.tasks.gathering import Pairs
 from glassformer.text import MASKS, Tokenizer
 
-SHARE, SEED = 0.15, 0  # how much of held-out texts is hidden, and which tokens: always the same
+SEED = 0  # which tokens of held-out texts are hidden: always the same
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,9 @@ class Filler:
     """A trained model that guesses hidden words: `run.fill(["The [MASK] sat on the mat."])`."""
 
     def __init__(self, recipe: Recipe, model: EncoderOnly, tokenizer: Tokenizer, path: Path | None = None) -> None:
-        self.recipe, self.model, self.tokenizer, self.path = recipe, model, tokenizer, path
+        if not isinstance(recipe.task, MaskedTask):
+            raise InputError(f"this recipe is for {recipe.task.kind}, not for masked language modelling")
+        self.recipe, self.model, self.tokenizer, self.path, self.task = recipe, model, tokenizer, path, recipe.task
 
     def pairs(self, split: str = "test") -> list[tuple[str, str]]:
         """The texts that were kept out of its training, each with an empty target: "valid" or "test"."""
@@ -106,7 +108,7 @@ class Filler:
         if not len(made.lengths):
             raise InputError("there is nothing to evaluate: no text")
         rows = Pairs(made.flat, made.lengths.astype("int32"))
-        hide = Masker(self.tokenizer, getattr(self.recipe.task, "share", SHARE))
+        hide = Masker(self.tokenizer, self.task.share)
         batches = Batches(rows, self.recipe.train.batch_tokens, MaskCollator(rows, hide), SEED, shuffle=False)
         loss = hits = hidden = 0.0
         for number, batch in enumerate(batches, start=1):

@@ -22,6 +22,7 @@ from torch import nn
 from glassformer.errors import InputError, RunError
 from glassformer.models import DecoderOnly, EncoderDecoder
 from glassformer.pretrained import files, load, save
+from glassformer.pretrained.adapter import made_of
 from glassformer.run.folder import JOINT, SEPARATE, check_free, write_text
 from glassformer.text import Habits, Tokenizer, framed_habits
 
@@ -32,7 +33,7 @@ BESIDE = (files.INDEX, IMPORT, HABITS, *ALONG, *JOINT, *SEPARATE, SEEING)
 
 
 def import_checkpoint(source: str | Path, folder: Path, force: bool = False) -> nn.Module:
-    """Make a run folder of a checkpoint that writes text: a folder, or a name on the hub.
+    """Make a run folder of a checkpoint that writes text or guesses hidden words: a folder, or a name on the hub.
 
     Only with `force` is something written over.
     """
@@ -41,22 +42,33 @@ def import_checkpoint(source: str | Path, folder: Path, force: bool = False) -> 
     if found.resolve() == folder.resolve():
         raise RunError(f"{folder} is the checkpoint itself: choose another folder")
     config, model = files.read_config(found), load(found)
-    if not isinstance(model, DecoderOnly | EncoderDecoder):
-        raise InputError(f"{source} reads, but does not write: use it from Python, with glassformer.pretrained.load")
+    writes = isinstance(model, DecoderOnly | EncoderDecoder)
+    if not writes and not guesses_words(model):
+        raise InputError(
+            f"{source} neither writes nor fills gaps: use it from Python, with glassformer.pretrained.load"
+        )
     tokenizers = read_tokenizers(found, config)
-    vocabulary = model.decoder.embedding.vocabulary
+    vocabulary = made_of(model).arguments["vocabulary"]
     for tokenizer in tokenizers:
         if tokenizer.size > vocabulary:
             raise InputError(
                 f"{source}: its tokenizer has {tokenizer.size} tokens, but its model only {vocabulary}: "
                 "they do not belong together"
             )
-    habits = checkpoint_habits(found, tokenizers, isinstance(model, EncoderDecoder))
+    habits = checkpoint_habits(found, tokenizers, isinstance(model, EncoderDecoder)) if writes else None
+    if habits is None:
+        _ = tokenizers[0].mask  # complains where it has none
     save_alone(model, folder)
     write_tokenizers(tokenizers, found, folder)
-    write_habits(folder, habits)
+    if habits is not None:
+        write_habits(folder, habits)
     write_text(folder / IMPORT, json.dumps({"format": 2, "source": str(source)}, indent=2) + "\n")
     return model
+
+
+def guesses_words(model: nn.Module) -> bool:
+    """Whether a model guesses the words behind a mask."""
+    return made_of(model).arguments.get("answer") == "words"
 
 
 def save_alone(model: nn.Module, folder: Path) -> None:

@@ -23,6 +23,7 @@ from glassformer.run.corpora import prepare_texts
 from glassformer.run.denoiser import Denoiser
 from glassformer.run.filler import Filler
 from glassformer.run.image_classifier import ImageClassifier, write_images
+from glassformer.run.imported import load_imported
 from glassformer.run.importing import IMPORT, write_habits
 from glassformer.run.language import LanguageModel
 from glassformer.run.run import Run
@@ -224,7 +225,7 @@ def load(path: str | Path, device: str = "auto", adapter: str | Path | None = No
 
 def _loaded(path: Path, device: str) -> Use:
     if (path / IMPORT).is_file():
-        return Run.load(path, device)
+        return load_imported(path, device)
     files.read_config(path)
     return KINDS[files.read_run_recipe(path).task.kind].load(path, device)
 

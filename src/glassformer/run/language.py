@@ -14,16 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.data import normalise
-from glassformer.decoding import Sampler
+from glassformer.decoding import Limits, Sampler, beam_search, collect, greedy, most_likely, stream
 from glassformer.errors import InputError
 from glassformer.evaluation import perplexity
 from glassformer.models import DecoderOnly
-from glassformer.parts import pad
+from glassformer.parts import pack
 from glassformer.recipe import Recipe
-from glassformer.run.held_out import Progress, by_length, device_of, held_out
-from glassformer.run.run import Run, Translation
+from glassformer.run.held_out import Progress, by_length, held_out
+from glassformer.run.written import Translation, inputs, limits, pieces, places, tokens_of, translation
 from glassformer.tasks import sequence_loss
-from glassformer.text import Tokenizer
+from glassformer.text import Habits, Tokenizer, own_habits
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,16 @@ class Surprise:
 class LanguageModel:
     """A trained language model: `model.generate(["Once upon a time"])`."""
 
-    def __init__(self, recipe: Recipe, model: DecoderOnly, tokenizer: Tokenizer, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: DecoderOnly,
+        tokenizer: Tokenizer,
+        path: Path | None = None,
+        habits: Habits | None = None,
+    ) -> None:
         self.recipe, self.model, self.tokenizer, self.path = recipe, model, tokenizer, path
+        self.habits = habits or own_habits(tokenizer, tokenizer, alone=True)
 
     def pairs(self, split: str = "test") -> list[tuple[str, str]]:
         """The texts that were kept out of its training, each with an empty target: "valid" or "test"."""
@@ -77,7 +85,7 @@ class LanguageModel:
 
     def with_model(self, model: nn.Module) -> LanguageModel:
         """The same with another model."""
-        return LanguageModel(self.recipe, model, self.tokenizer, self.path)  # type: ignore[arg-type]
+        return LanguageModel(self.recipe, model, self.tokenizer, self.path, self.habits)  # type: ignore[arg-type]
 
     def generate(
         self,
@@ -88,15 +96,39 @@ class LanguageModel:
         progress: Progress | None = None,
     ) -> list[Translation]:
         """Each prompt and what follows it: the likeliest words, or what a `sampler` draws."""
-        return self._writer.generate(prompts, length, sampler, beam, progress)
+        if isinstance(prompts, str):
+            raise InputError("generate takes a list of prompts: put the prompt into brackets")
+        model, size = pack(self.model), self.recipe.decode.batch
+        tokens = [self._prompt(prompt) for prompt in prompts]
+        rooms = [self._room(len(ids), length) for ids in tokens]
+        answers: dict[int, Translation] = {}
+        for room in dict.fromkeys(each.max_length for each in rooms):  # no long prompt ends another's output early
+            order = [row for row, each in enumerate(rooms) if each.max_length == room]
+            for rows in (order[first : first + size] for first in range(0, len(order), size)):
+                given, limit = inputs([tokens[row] for row in rows], self.habits, self.model), rooms[rows[0]]
+                if sampler is not None:
+                    found = collect(stream(model, *given, limits=limit, choose=sampler), len(rows), limit.end)
+                elif beam > 1:
+                    found = [best for best, *_ in beam_search(model, *given, limits=limit, width=beam)]
+                else:
+                    found = greedy(model, *given, limits=limit)
+                for row, each in zip(rows, found, strict=True):
+                    answers[row] = translation(each, self.tokenizer, tokens[row])
+                if progress is not None:
+                    progress(len(answers), len(tokens))
+        return [answers[row] for row in range(len(prompts))]
 
     def check(self, prompt: str) -> str:
         """The prompt, if the model has room for it and for something more."""
-        return self._writer.check(prompt)
+        self._room(len(self._prompt(prompt)), None)
+        return prompt
 
     def stream(self, text: str, sampler: Sampler | None = None, length: int | None = None) -> Iterator[str]:
         """A text and what follows it, piece by piece as it is written."""
-        return self._writer.stream(text, sampler, length)
+        ids = self._prompt(text)
+        given, room = inputs([ids], self.habits, self.model), self._room(len(ids), length)
+        choose = most_likely if sampler is None else sampler
+        return pieces(stream(self.model, *given, limits=room, choose=choose), self.tokenizer, ids)
 
     def measure(self, examples: Sequence[tuple[str, str]], most: int) -> dict[str, float]:
         """What validation tells."""
@@ -125,22 +157,32 @@ class LanguageModel:
 
     def _windows(self, ids: list[int], length: int) -> Iterator[tuple[list[int], int]]:
         """A text in windows of tokens to read and one more to be asked for, and how many answers of each are known."""
-        framed = [self.tokenizer.start, *ids, self.tokenizer.end]
+        framed = [self.habits.start, *ids, self.habits.end]
         for begin, end, seen in sliding(len(framed) - 1, length):
             yield framed[begin : end + 1], seen
 
     def _nats(self, rows: list[tuple[list[int], int]]) -> Tensor:
         """-log p of what is asked for in some windows."""
-        tokens, keep = (each.to(device_of(self.model)) for each in pad([ids for ids, _ in rows], self.tokenizer.pad))
+        tokens, keep = inputs([ids for ids, _ in rows], self.habits, self.model)  # (B, T)
         seen = torch.tensor([seen for _, seen in rows], device=tokens.device)
         places = torch.arange(tokens.shape[1] - 1, device=tokens.device)
         asked = keep[:, 1:] & (places >= seen[:, None])  # (B, T)
         hidden = self.model.hidden(tokens[:, :-1], keep[:, :-1])  # (B, T, D)
         return sequence_loss(hidden, tokens[:, 1:], asked, int(asked.sum()), self.model.head)
 
-    @property
-    def _writer(self) -> Run:
-        return Run(self.recipe, self.model, self.tokenizer, self.tokenizer, self.path)
+    def _prompt(self, text: str) -> list[int]:
+        """A prompt as tokens, after what texts begin with; an empty one is a start in any case."""
+        ids = tokens_of(text, self.tokenizer, self.recipe.data)
+        return [*self.habits.before, *ids, *self.habits.after] or [self.habits.start]
+
+    def _room(self, prompt: int, length: int | None) -> Limits:
+        """The limits of an output of some length after a prompt of so many tokens: it ends where positions end."""
+        length, last = self.recipe.decode.max_length if length is None else length, places(self.model)
+        if last is not None:
+            if prompt >= last:
+                raise InputError(f"a prompt of {prompt} tokens leaves no room: the model reads {last} in all")
+            length = min(length, last - prompt)
+        return limits(self.habits, self.tokenizer, self.model.decoder.embedding.vocabulary, length, start=None)
 
 
 def sliding(total: int, length: int) -> Iterator[tuple[int, int, int]]:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from glassformer.looking import record
-from glassformer.run.run import Run, Translation
+from glassformer.run.run import Run
+from glassformer.run.written import Translation
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def train(
     base: Path | None = None,
     resume: bool = False,
     listener: Listener | None = None,
-) -> Any:
+) -> Use:
     """Train what the recipe says into the folder `out`; `base` is where the recipe's paths start from."""
     listener = Silence() if listener is None else listener
     recipe = anchored(recipe, base or Path.cwd())
