@@ -76,7 +76,7 @@ def import_(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="the run folder to make")],
     force: Force = False,
 ) -> None:
-    """Make a run folder of a checkpoint from elsewhere.
+    """Make a run folder of a checkpoint from elsewhere: one that translates, goes on with texts or fills gaps.
 
     - `glassformer import Helsinki-NLP/opus-mt-en-de runs/en-de`
     - `glassformer import ../stories-15m runs/stories`

@@ -54,19 +54,19 @@ def bert(
     `model.pooler(vectors)` is one vector (B, D) for the whole text.
     """
     encoder = _encoder(
-        vocabulary,
-        width,
-        heads,
-        layers,
-        hidden,
-        length,
-        0,
-        dropout,
-        segments,
-        attention_dropout,
-        activation,
-        epsilon,
-        linear,
+        vocabulary=vocabulary,
+        width=width,
+        heads=heads,
+        layers=layers,
+        hidden=hidden,
+        length=length,
+        skip=0,
+        dropout=dropout,
+        segments=segments,
+        attention_dropout=attention_dropout,
+        activation=activation,
+        epsilon=epsilon,
+        linear=linear,
     )
     if answer == "classes":
         share = dropout if head_dropout is None else head_dropout
@@ -101,19 +101,19 @@ def roberta(
     Positions count from 2, there is one segment, words are scored by GELU, and classes by a head without pooler.
     """
     encoder = _encoder(
-        vocabulary,
-        width,
-        heads,
-        layers,
-        hidden,
-        length,
-        2,
-        dropout,
-        segments,
-        attention_dropout,
-        activation,
-        epsilon,
-        linear,
+        vocabulary=vocabulary,
+        width=width,
+        heads=heads,
+        layers=layers,
+        hidden=hidden,
+        length=length,
+        skip=2,
+        dropout=dropout,
+        segments=segments,
+        attention_dropout=attention_dropout,
+        activation=activation,
+        epsilon=epsilon,
+        linear=linear,
     )
     if answer == "classes":
         share = dropout if head_dropout is None else head_dropout
@@ -124,6 +124,7 @@ def roberta(
 
 
 def _encoder(
+    *,
     vocabulary: int,
     width: int,
     heads: int,

@@ -34,24 +34,25 @@ def gpt2(
 ) -> DecoderOnly:
     """The language model of "Language Models are Unsupervised Multitask Learners", for texts up to `length` tokens."""
     decoder = gpt2_decoder(
-        vocabulary,
-        width,
-        heads,
-        layers,
-        hidden,
-        length,
-        dropout,
-        embedding_dropout,
-        attention_dropout,
-        activation,
-        epsilon,
-        linear,
+        vocabulary=vocabulary,
+        width=width,
+        heads=heads,
+        layers=layers,
+        hidden=hidden,
+        length=length,
+        dropout=dropout,
+        embedding_dropout=embedding_dropout,
+        attention_dropout=attention_dropout,
+        activation=activation,
+        epsilon=epsilon,
+        linear=linear,
     )
     embedding = decoder.embedding
     return DecoderOnly(decoder, TiedHead(embedding) if tie_output else Head(width, vocabulary))
 
 
 def gpt2_decoder(
+    *,
     vocabulary: int,
     width: int,
     heads: int,

@@ -41,13 +41,25 @@ def vit(
     With a `pooler`, `model.pooler(vectors)` is one vector (B, D) for the whole image.
     """
     encoder = vit_encoder(
-        image, patch, width, heads, layers, hidden, dropout, colours, attention_dropout, activation, epsilon, linear
+        image=image,
+        patch=patch,
+        width=width,
+        heads=heads,
+        layers=layers,
+        hidden=hidden,
+        dropout=dropout,
+        colours=colours,
+        attention_dropout=attention_dropout,
+        activation=activation,
+        epsilon=epsilon,
+        linear=linear,
     )
     head = None if classes is None else Classifier(FirstToken(), width, classes)
     return EncoderOnly(encoder, head, Pooler(width) if pooler else None)
 
 
 def vit_encoder(
+    *,
     image: int,
     patch: int,
     width: int,
