@@ -13,6 +13,10 @@ TASK_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
         "model": {"family": "bert"},
         "train": {"smoothing": 0.0, "watch": "accuracy"},
     },
+    "tagging": {
+        "model": {"family": "recurrent"},
+        "train": {"smoothing": 0.0, "watch": "accuracy"},
+    },
     "images": {
         "model": {"family": "vit"},
         "train": {"batch_tokens": 64, "smoothing": 0.0, "watch": "accuracy"},
@@ -29,6 +33,7 @@ TASK_DEFAULTS: dict[str, dict[str, dict[str, Any]]] = {
 FAMILIES = {
     "translation": ("transformer", "t5", "bart", "marian", "recurrent"),
     "classification": ("bert", "roberta", "recurrent"),
+    "tagging": ("recurrent", "bert", "roberta"),
     "images": ("vit",),
     "answering": ("bert", "roberta"),
     "language-modelling": ("gpt2", "llama", "recurrent"),
@@ -38,6 +43,7 @@ FAMILIES = {
 WATCHED = {
     "translation": ("loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL"),
     "classification": ("loss", "accuracy", "f1"),
+    "tagging": ("loss", "accuracy", "f1", "exact"),
     "images": ("loss", "accuracy", "f1"),
     "answering": ("loss", "exact", "f1"),
     "language-modelling": ("loss",),

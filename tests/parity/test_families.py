@@ -49,7 +49,7 @@ def bert(draw: st.DrawFn, name: str) -> tuple[Any, Inputs]:
         type_vocab_size=2 if name.startswith("Bert") else 1,
         hidden_act=draw(st.sampled_from(["gelu", "relu", "gelu_new"])),
         layer_norm_eps=draw(st.sampled_from([1e-12, 1e-5])),
-        num_labels=draw(st.integers(2, 5)) if "Sequence" in name else 2,
+        num_labels=draw(st.integers(2, 5)) if "Classification" in name else 2,
         pad_token_id=1,
     )
     table, keep = tokens(draw)
@@ -212,10 +212,12 @@ FAMILIES: dict[str, Callable[[], st.SearchStrategy[tuple[Any, Inputs]]]] = {
             "BertModel",
             "BertForMaskedLM",
             "BertForSequenceClassification",
+            "BertForTokenClassification",
             "BertForQuestionAnswering",
             "RobertaModel",
             "RobertaForMaskedLM",
             "RobertaForSequenceClassification",
+            "RobertaForTokenClassification",
             "RobertaForQuestionAnswering",
         )
     },

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli import answering, classifying, comparing, experimenting, filling, generating, translating
+from glassformer.cli import answering, classifying, comparing, experimenting, filling, generating, tagging, translating
 from glassformer.cli.options import Adapter, AsJson, Beam, Changes, Device, Force, Int8, RunFolder
 from glassformer.cli.vectors import vectors
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
@@ -201,6 +201,7 @@ def recipes(
 app.command()(answering.answer)
 app.command()(filling.fill)
 app.command()(classifying.classify)
+app.command()(tagging.tag)
 app.command()(experimenting.experiment)
 app.add_typer(vectors, name="vectors")
 app.command()(comparing.compare)

@@ -14,11 +14,13 @@ from glassformer.cli.documents import document_report, filled, mended, went_on
 from glassformer.cli.labelling import images_classified, texts_classified
 from glassformer.cli.labelling import report as label_report
 from glassformer.cli.showing import SCORED, bar, next_commands, out, quoted, refuse, say
+from glassformer.cli.tagging import report as tag_report
+from glassformer.cli.tagging import tagged
 from glassformer.data import BETWEEN
 from glassformer.errors import InputError
 from glassformer.evaluation import Rouge
 from glassformer.looking.figures import attention_figure, attention_text, loss_figure
-from glassformer.run import Answerer, Classifier, Denoiser, Filler, ImageClassifier, LanguageModel, Run
+from glassformer.run import Answerer, Classifier, Denoiser, Filler, ImageClassifier, LanguageModel, Run, Tagger
 from glassformer.run.answerer import AnswerEvaluation
 from glassformer.run.showing import Look, look
 from glassformer.run.telling import read_metrics
@@ -168,6 +170,7 @@ def _answer_lines(found: AnswerEvaluation) -> list[str]:
 FINISH: dict[type, Any] = {
     Run: _translated,
     Classifier: texts_classified,
+    Tagger: tagged,
     ImageClassifier: images_classified,
     Answerer: _answered,
     LanguageModel: went_on,
@@ -177,6 +180,7 @@ FINISH: dict[type, Any] = {
 REPORTS: dict[type, Any] = {
     Run: _translation_report,
     Classifier: label_report,
+    Tagger: tag_report,
     ImageClassifier: label_report,
     Answerer: _answer_report,
     LanguageModel: document_report,

@@ -21,6 +21,8 @@ from rich.progress import Progress
 from glassformer.data import Prepared, Report, read_pairs
 from glassformer.data.files import opened
 from glassformer.data.labelled import IMAGES, labelled_files
+from glassformer.data.preparing import LABELS
+from glassformer.data.words import as_many
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.recipe import Recipe, Source, SquadSource, TextSource, TsvSource, texts_of
 from glassformer.run.labelling import number_of
@@ -50,16 +52,19 @@ def bar(name: str, total: int) -> Iterator[Callable[[int, int], None] | None]:
 def file_pairs(path: Path, recipe: Recipe, labels: list[str] | None = None) -> list[tuple[Any, str]]:
     """A file's examples: of a TSV, a text, a file in SQuAD's layout; of images' labels' folders.
 
-    Where `labels` are given, a label that is not among them is complained of with its place.
+    Where `labels` are given, one that is not among them is complained of with its place.
     """
     if recipe.task.kind == "images":
         return [*labelled_files(path, IMAGES)]
     report = Report()
     found = read_pairs(_file_source(str(path), recipe), "train", Path.cwd(), report, strict=False)
+    if recipe.task.kind == "tagging":
+        found = as_many(found, report, strict=False)
     pairs = []
     for pair in found:
         if labels is not None:
-            number_of(pair.target, labels, f"{pair.place}: ")
+            for label in LABELS[recipe.task.kind](pair.target):
+                number_of(label, labels, f"{pair.place}: ")
         pairs.append((pair.source, pair.target))
     if report.examples:
         raise InputError(report.examples[0])

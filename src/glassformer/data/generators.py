@@ -1,6 +1,7 @@
-"""Examples made here: dates in many languages, and letters to copy, reverse or sort. They need no file and no network.
+"""Examples made here: dates in many languages, letters to copy, reverse or sort, sentences with their words' tags.
 
-What is held out is decided by a hash of the calendar day, or of the letters, so that it never occurs in training.
+They need no file and no network. What is held out is decided by a hash of the calendar day, of the letters or of the
+sentence, so that it never occurs in training.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from glassformer.data.cleaning import content_hash
 from glassformer.data.files import Row
 from glassformer.errors import DataError
-from glassformer.recipe import DatesSource, ToySource
+from glassformer.recipe import DatesSource, GrammarSource, ToySource
 
 if TYPE_CHECKING:
     from babel.core import Locale
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
 
 HELD_OUT = 1_000  # pairs in valid and in test each
 SHARE = 1 / 20  # of the days, or of the strings, for valid and for test each
+WORDS = {  # of the grammar; a verb with an s has somebody who does it, one without needs an auxiliary or several
+    "DET": "the a this every",
+    "ADJ": "old young small cold light",
+    "NOUN": "cat child doctor river watch play walk fish duck plant visit light can will",
+    "VERB": "watch play walk fish duck plant visit light see like",
+    "VERBS": "watches plays walks fishes ducks plants visits lights sees likes",
+    "AUX": "can will must",
+    "PRON": "they we you",
+    "ADV": "today here quickly",
+    "PREP": "near with under",
+}
 PATIENCE = 2_000  # draws in vain after which there is taken to be nothing left
 
 
@@ -86,6 +98,39 @@ def toys(source: ToySource, split: str) -> Iterator[Row]:
         return " ".join(drawn), " ".join(change[source.kind](drawn))
 
     return _drawn(draw, f"{source.kind} {split}", source.count if split == "train" else HELD_OUT, source.seed)
+
+
+def sentences(source: GrammarSource, split: str) -> Iterator[Row]:
+    """English sentences and their words' tags: "the light can fish" to "DET NOUN AUX VERB".
+
+    In "the light can fishes" the same words are DET ADJ NOUN VERB: only what comes later tells.
+    """
+
+    def draw(dice: random.Random) -> tuple[str, str] | None:
+        drawn = _sentence(dice)
+        text = " ".join(word for word, _ in drawn)
+        if split_of(text, source.seed) != split:
+            return None
+        return text, " ".join(tag for _, tag in drawn)
+
+    return _drawn(draw, f"grammar {split}", source.count if split == "train" else HELD_OUT, source.seed)
+
+
+def _sentence(dice: random.Random) -> list[tuple[str, str]]:
+    """Somebody, what they do, and with luck to whom, where or when."""
+
+    def some(*tags: str) -> list[tuple[str, str]]:
+        return [(dice.choice(WORDS[tag].split()), tag.removesuffix("S")) for tag in tags]
+
+    def thing() -> list[tuple[str, str]]:
+        return some("DET", "ADJ", "NOUN") if dice.random() < 0.5 else some("DET", "NOUN")
+
+    several = dice.random() < 0.3
+    subject = some("PRON") if several else thing()
+    helped = dice.random() < 0.5
+    does = some("AUX", "VERB") if helped else some("VERB") if several else some("VERBS")
+    more = dice.choice(([], some("ADV"), thing(), [*some("PREP"), *thing()], [*thing(), *some("PREP"), *thing()]))
+    return [*subject, *does, *more]
 
 
 def _drawn(draw: Callable[[random.Random], tuple[str, str] | None], name: str, count: int, seed: int) -> Iterator[Row]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +25,11 @@ from glassformer.recipe import Recipe
 from glassformer.text import Habits, Tokenizer
 from glassformer.usual import DOCUMENTS
 
-FRAMED = ("classification", "answering")  # tasks whose texts are framed by special tokens
+FRAMED = ("classification", "tagging", "answering")  # tasks whose texts are framed by special tokens
+LABELS: dict[str, Callable[[str], list[str]]] = {  # what is told apart, by the tasks that do so
+    "classification": lambda target: [target],
+    "tagging": str.split,
+}
 DROPPED = {  # what an encoder leaves out, and why
     "drop": "too many tokens",
     "empty": "no tokens",
@@ -46,7 +51,7 @@ class Prepared:
     splits: dict[str, TokenPairs]
     report: Report
     checksums: dict[str, list[int]]  # of its files of tokens and texts
-    labels: list[str] = field(default_factory=list)  # of a classification, in the order of their numbers
+    labels: list[str] = field(default_factory=list)  # of texts or of words, in the order of their numbers
     habits: Habits | None = None  # of a checkpoint that writes; None: those of a model that begins here
     sample: Path | None = None  # some of a classification's training texts with their labels, for a baseline
 
@@ -121,7 +126,7 @@ def _make(
     blocks = read_all(recipe, base, folder, report, progress)
     if len(blocks["train"]) < 2:
         raise DataError("the source leaves no pair to train on: " + report.sentence())
-    labels = _labels(folder, blocks["train"]) if recipe.task.kind == "classification" else []
+    labels = _labels(folder, blocks["train"], LABELS[recipe.task.kind]) if recipe.task.kind in LABELS else []
     tokenizers = given or _tokenizers(recipe, base, folder, blocks["train"], progress)
     _suit(tokenizers[0], recipe.task.kind)
     _save(folder, tokenizers)
@@ -132,7 +137,7 @@ def _make(
         report.kept[split] = (folder / f"{split}.starts").stat().st_size // 8
     if not report.kept["train"]:
         raise DataError("the source leaves no pair to train on: " + report.sentence())
-    if labels:
+    if recipe.task.kind == "classification":
         _keep_sample(folder, blocks["train"])
     for ending in ("text", "sizes"):
         (folder / f"train.{ending}").unlink()
@@ -150,17 +155,18 @@ def _keep_sample(folder: Path, blocks: list[Place]) -> None:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def _labels(folder: Path, blocks: list[Place]) -> list[str]:
-    """The labels that occur in training, sorted."""
-    found: set[str] = set()
+def _labels(folder: Path, blocks: list[Place], labels_of: Callable[[str], list[str]]) -> list[str]:
+    """The labels that occur in training, sorted; `labels_of` a target are one or several."""
+    counts: Counter[str] = Counter()
     for first, last in pairwise(blocks):
-        found.update(read_texts(folder, "train", first, last)[1])
-    total, one = blocks[-1][0], next(iter(found))
+        counts.update(label for target in read_texts(folder, "train", first, last)[1] for label in labels_of(target))
+    found, total = {*counts}, counts.total()
+    one = next(iter(found))
     if len(found) < 2:
         raise DataError(f"there is nothing to tell apart: the only label in training is {one!r}")
     if len(found) > MOST_LABELS and 2 * len(found) > total:
         raise DataError(
-            f"{total:,} texts have {len(found):,} different labels, such as {one!r}: is the label in that column?"
+            f"{total:,} answers have {len(found):,} different labels, such as {one!r}: is the label in that column?"
         )
     return sorted(found)
 

@@ -14,6 +14,7 @@ from glassformer.data.files import BETWEEN
 from glassformer.data.report import Pair, Report
 from glassformer.data.sources import SPLITS, Split, own_splits, read_pairs
 from glassformer.data.store import Place, TextWriter
+from glassformer.data.words import as_many
 from glassformer.recipe import Data, Recipe
 from glassformer.usual import DOCUMENTS
 
@@ -29,7 +30,8 @@ def read_all(recipe: Recipe, base: Path, folder: Path, report: Report, progress:
         writers = {split: stack.enter_context(TextWriter(folder, split)) for split in SPLITS}
         sorter = Sorter(data, own, writers, report, _context if recipe.task.kind == "answering" else str, alone)
         for split in sorted(own, key="train".__eq__):  # held-out files first, to see what of them is in train
-            for block in _blocks(read_pairs(recipe.source, split, base, report, data.strict)):
+            pairs = read_pairs(recipe.source, split, base, report, data.strict)
+            for block in _blocks(as_many(pairs, report, data.strict) if recipe.task.kind == "tagging" else pairs):
                 progress("reading", report.read, None)
                 texts = [(normalise(pair.source, data), normalise(pair.target, data)) for pair in block]
                 if alone:

@@ -19,6 +19,7 @@ from glassformer.recipe import (
     DigitsSource,
     FilesSource,
     FolderSource,
+    GrammarSource,
     HuggingFaceSource,
     ImageFolderSource,
     JsonlSource,
@@ -34,6 +35,7 @@ from glassformer.recipe import (
     TsvSource,
 )
 
+MadeSource = DatesSource | GrammarSource | ToySource  # of examples made here
 DocumentSource = TextSource | FilesSource | PythonSource
 Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
@@ -67,7 +69,7 @@ def read_pairs(source: Source, split: Split, base: Path, report: Report, strict:
 def own_splits(source: Source, base: Path) -> tuple[Split, ...]:
     """The splits that a source has of its own; the others are split off from train."""
     source = found(source, base)
-    if isinstance(source, DatesSource | ToySource):
+    if isinstance(source, MadeSource):
         return SPLITS
     if isinstance(source, HuggingFaceSource):
         return tuple(split for split in SPLITS if hub.split_name(source, ALIASES[split]) is not None)
@@ -89,7 +91,7 @@ def own_files(source: Source, base: Path) -> list[Path]:
         return [path for folder in folders for path, _ in labelled.labelled_files(folder, labelled.TEXTS)]
     if isinstance(source, FilesSource):
         return documents.matching(base / source.path, source.pattern)
-    if isinstance(source, DatesSource | ToySource | HuggingFaceSource | FolderSource | TopicsSource | PythonSource):
+    if isinstance(source, MadeSource | HuggingFaceSource | FolderSource | TopicsSource | PythonSource):
         return []
     if isinstance(source, DigitsSource | ImageFolderSource):  # which is known by the times and sizes of its files
         return []
@@ -138,6 +140,8 @@ def _rows(source: Source, split: Split, base: Path, report: Report, strict: bool
         return generators.dates(source, split)
     if isinstance(source, ToySource):
         return generators.toys(source, split)
+    if isinstance(source, GrammarSource):
+        return generators.sentences(source, split)
     if isinstance(source, HuggingFaceSource):
         return hub.rows(source, ALIASES[split], report, strict)
     if isinstance(source, DebianSource):

@@ -25,6 +25,7 @@ import numpy as np
 from glassformer.data.encoding import Encode, LabelEncoder, PairEncoder, document_encoder
 from glassformer.data.store import Place, read_texts
 from glassformer.data.windows import AnswerEncoder, Windows
+from glassformer.data.words import TagEncoder, Words
 from glassformer.errors import TrainingError
 from glassformer.text import Habits, Tokenizer
 from glassformer.usual import DOCUMENTS
@@ -58,6 +59,8 @@ def encoder(job: Job, source: Tokenizer, target: Tokenizer) -> Encode:
     """What makes rows of the job's texts."""
     if job.task["kind"] == "classification":
         return LabelEncoder(source, job.labels, job.max_tokens)
+    if job.task["kind"] == "tagging":
+        return TagEncoder(Words(source, job.max_tokens), job.labels)
     if job.task["kind"] == "answering":
         windows = Windows(source, job.max_tokens, job.task["stride"], job.task["max_question"])
         return AnswerEncoder(windows, job.task["unanswerable"])

@@ -19,11 +19,11 @@ from glassformer.parts.blocks import Encoder, EncoderBlock
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.feedforward import Activation, FeedForward, Linear, gelu
-from glassformer.parts.heads import Classifier, FirstToken, Pooler, Transform
+from glassformer.parts.heads import Classifier, FirstToken, Pooler, Scores, Transform
 from glassformer.parts.norms import LayerNorm, PostNorm
 from glassformer.parts.positions import Learned
 
-Answer = Literal["vectors", "words", "classes", "span"]
+Answer = Literal["vectors", "words", "classes", "tags", "span"]
 
 
 @family
@@ -50,8 +50,8 @@ def bert(
     """The encoder of "BERT: Pre-training of Deep Bidirectional Transformers", for texts up to `length` tokens.
 
     It answers with its vectors (B, T, D), with the scores of `words` that may stand in each place (B, T, V), of
-    `classes` for the whole text (B, C), or of each token beginning and ending a `span` (B, T, 2). With a `pooler`,
-    `model.pooler(vectors)` is one vector (B, D) for the whole text.
+    `classes` for the whole text (B, C) or as `tags` of each token (B, T, C), or of each token beginning and ending a
+    `span` (B, T, 2). With a `pooler`, `model.pooler(vectors)` is one vector (B, D) for the whole text.
     """
     encoder = _encoder(
         vocabulary=vocabulary,
@@ -68,9 +68,11 @@ def bert(
         epsilon=epsilon,
         linear=linear,
     )
+    share = dropout if head_dropout is None else head_dropout
     if answer == "classes":
-        share = dropout if head_dropout is None else head_dropout
         return EncoderOnly(encoder, Classifier(Pooler(width), width, classes, share))
+    if answer == "tags":
+        return EncoderOnly(encoder, Scores(width, classes, share))
     head = _head(answer, encoder.embedding, activation, epsilon, tie_output)
     return EncoderOnly(encoder, head, Pooler(width) if pooler else None)
 
@@ -115,8 +117,10 @@ def roberta(
         epsilon=epsilon,
         linear=linear,
     )
+    share = dropout if head_dropout is None else head_dropout
+    if answer == "tags":
+        return EncoderOnly(encoder, Scores(width, classes, share))
     if answer == "classes":
-        share = dropout if head_dropout is None else head_dropout
         pool = nn.Sequential(FirstToken(), Dropout(share), Transform(width, torch.tanh))
         return EncoderOnly(encoder, Classifier(pool, width, classes, share))
     head = _head(answer, encoder.embedding, gelu, epsilon, tie_output)
@@ -169,4 +173,4 @@ def _head(
     if answer == "words":
         scores = TiedHead(embedding, bias=True) if tie_output else Head(width, embedding.vocabulary, bias=True)
         return nn.Sequential(Transform(width, activation, LayerNorm(width, epsilon)), scores)
-    raise ConfigurationError(f'a BERT answers with "vectors", "words", "classes" or "span", not "{answer}"')
+    raise ConfigurationError(f'a BERT answers with "vectors", "words", "classes", "tags" or "span", not "{answer}"')

@@ -17,8 +17,8 @@ from glassformer.models.encoder_only import EncoderOnly
 from glassformer.models.family import family
 from glassformer.parts.alignment import Alignment, MultiplicativeScore, Score
 from glassformer.parts.checks import check_positive
-from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
+from glassformer.parts.heads import Scores
 from glassformer.parts.recurrent import LSTM, Cell, Recurrent
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder, each_word, everything, the_end
 
@@ -84,10 +84,10 @@ def recurrent(
         return DecoderOnly(RecurrentDecoder(source, reads(), None, dropout, truncate), head(source))
     if answer == "classes":
         ends = RecurrentEncoder(source, reads(), dropout, the_end)
-        return EncoderOnly(ends, nn.Sequential(Dropout(dropout), nn.Linear(width, classes)))
+        return EncoderOnly(ends, Scores(width, classes, dropout))
     if answer in ("tags", "vectors"):
         each = RecurrentEncoder(source, reads(), dropout, each_word)
-        return EncoderOnly(each, nn.Linear(width, classes) if answer == "tags" else None)
+        return EncoderOnly(each, Scores(width, classes) if answer == "tags" else None)
     raise ConfigurationError(
         f'a recurrent model answers with "target", "next", "classes", "tags" or "vectors", not "{answer}"'
     )

@@ -47,6 +47,19 @@ class Pooler(nn.Module):
         return self.transform(self.first(x))  # type: ignore[no-any-return]
 
 
+class Scores(nn.Module):
+    """Scores of classes, for each vector by itself: W dropout(x) + b."""
+
+    def __init__(self, width: int, classes: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        check_positive(width=width, classes=classes)
+        self.dropout, self.scores = Dropout(dropout), nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) to logits (…, C)."""
+        return self.scores(self.dropout(x))  # type: ignore[no-any-return]
+
+
 class Classifier(nn.Module):
     """Scores of classes, from what a `pool` makes of the vectors: W dropout(pool(x)) + b."""
 

@@ -43,7 +43,7 @@ def _refine_roberta(config: Config, names: Collection[str], arguments: dict[str,
 
 
 def _describe(arguments: dict[str, Any], config: Config) -> None:
-    if arguments["answer"] == "classes" and len(config.get("id2label") or {}) != arguments["classes"]:
+    if arguments["answer"] in ("classes", "tags") and len(config.get("id2label") or {}) != arguments["classes"]:
         labels = {str(number): f"LABEL_{number}" for number in range(arguments["classes"])}
         config["id2label"], config["label2id"] = labels, {name: int(number) for number, name in labels.items()}
 
@@ -77,6 +77,7 @@ def _table(made: Made, name: str, words: list[Line], classes: list[Line], copies
         "vectors": [line("pooler.dense", "pooler.transform.dense")],
         "words": words,
         "classes": classes,
+        "tags": [line("classifier", "head.scores")],
         "span": [line("qa_outputs", "head")],
     }
     tied = answer == "words" and made.arguments["tie_output"]
@@ -120,6 +121,7 @@ def _answers(name: str) -> dict[str, str]:
         f"{name}Model": "vectors",
         f"{name}ForMaskedLM": "words",
         f"{name}ForSequenceClassification": "classes",
+        f"{name}ForTokenClassification": "tags",
         f"{name}ForQuestionAnswering": "span",
     }
 

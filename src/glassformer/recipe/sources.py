@@ -162,6 +162,14 @@ class ImageFolderSource(Section):
     path: str = Field(description="the folder of the labels' folders, or of train, valid and test")
 
 
+class GrammarSource(Section):
+    """English sentences of a small grammar, each word tagged: many words have two tags, and the others tell which."""
+
+    kind: Literal["grammar"]
+    count: Count = Field(5_000, description="training sentences")
+    seed: Seed = Field(0, description="which sentences are drawn")
+
+
 class ToySource(Section):
     """Random letters, to be copied, reversed or sorted: for tests."""
 
@@ -195,6 +203,7 @@ Source = Annotated[
     | PythonSource
     | DigitsSource
     | ImageFolderSource
+    | GrammarSource
     | ToySource,
     Field(discriminator="kind", description="where the examples come from"),
 ]

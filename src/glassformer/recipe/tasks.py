@@ -30,6 +30,12 @@ class ClassificationTask(Section):
     kind: Literal["classification"]
 
 
+class TaggingTask(Section):
+    """From each word of a text to one of the tags in training. Words and tags have spaces between them."""
+
+    kind: Literal["tagging"]
+
+
 class AnsweringTask(Section):
     """From a question and a context to the words of the context that answer it."""
 
@@ -84,6 +90,13 @@ class CorruptionTask(Section):
 
 
 Task = Annotated[
-    TranslationTask | ClassificationTask | AnsweringTask | ImagesTask | LanguageTask | MaskedTask | CorruptionTask,
+    TranslationTask
+    | ClassificationTask
+    | TaggingTask
+    | AnsweringTask
+    | ImagesTask
+    | LanguageTask
+    | MaskedTask
+    | CorruptionTask,
     Field(discriminator="kind", description="what is learned"),
 ]

@@ -9,6 +9,7 @@ from glassformer.run.kinds import load, load_as
 from glassformer.run.labelling import ClassEvaluation, Classified
 from glassformer.run.language import LanguageModel, Surprise
 from glassformer.run.run import Evaluation, Run
+from glassformer.run.tagger import Tagged, Tagger
 from glassformer.run.training import Listener, Silence, cache_folder, train
 from glassformer.run.written import Translation
 
@@ -29,6 +30,8 @@ __all__ = [
     "Run",
     "Silence",
     "Surprise",
+    "Tagged",
+    "Tagger",
     "Translation",
     "cache_folder",
     "load",

@@ -27,6 +27,7 @@ ANSWERS = {
     "language-modelling": "next",
     "masked-language-modelling": "words",
     "classification": "classes",
+    "tagging": "tags",
     "answering": "span",
 }  # what a family that answers in several ways is asked for by each task
 NAMED: dict[

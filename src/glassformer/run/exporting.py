@@ -20,9 +20,10 @@ from glassformer.run.image_classifier import ImageClassifier
 from glassformer.run.importing import IMPORT, SEEING, save_alone, write_tokenizers
 from glassformer.run.language import LanguageModel
 from glassformer.run.run import Run
+from glassformer.run.tagger import Tagger
 from glassformer.text import Habits, Tokenizer, own_habits
 
-Reader = Classifier | Answerer | Filler | LanguageModel | Denoiser  # what has one tokenizer
+Reader = Classifier | Tagger | Answerer | Filler | LanguageModel | Denoiser  # what has one tokenizer
 TOLD = "tokenizer_config.json"
 ROBERTA_PAD = 1  # its positions count from there, in transformers too
 
@@ -40,6 +41,9 @@ def export(run: Any, folder: Path, force: bool = False) -> str:
     if isinstance(run, Classifier):
         _write_reader(run, folder, _named(run.labels))
         return "AutoModelForSequenceClassification and AutoTokenizer (with truncation=True)"
+    if isinstance(run, Tagger):
+        _write_reader(run, folder, _named(run.labels))
+        return "AutoModelForTokenClassification and AutoTokenizer; a word's tag is that of its last token"
     if isinstance(run, Answerer):
         _write_reader(run, folder, {})
         return "AutoModelForQuestionAnswering and AutoTokenizer"
@@ -94,7 +98,7 @@ def _write_tokenizer(run: Reader | Run, own: Tokenizer, folder: Path) -> None:
     if isinstance(run, Filler | LanguageModel) and not (run.path is not None and (run.path / IMPORT).is_file()):
         tokenizer.add_frame(ending=isinstance(run, Filler))
     tokenizer.save(folder / JOINT[0])
-    names, encodes = own.spellings(), isinstance(run, Classifier | Answerer | Filler)
+    names, encodes = own.spellings(), isinstance(run, Classifier | Tagger | Answerer | Filler)
     start, end = ("cls", "sep") if encodes else ("bos", "eos")
     facts: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",

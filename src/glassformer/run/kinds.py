@@ -27,6 +27,7 @@ from glassformer.run.imported import load_imported
 from glassformer.run.importing import IMPORT, write_habits
 from glassformer.run.language import LanguageModel
 from glassformer.run.run import Run
+from glassformer.run.tagger import Tagger
 from glassformer.tasks import (
     CorruptCollator,
     Corruption,
@@ -36,6 +37,7 @@ from glassformer.tasks import (
     Masker,
     PairCollator,
     SpanCollator,
+    TagCollator,
     TextCollator,
     WindowCollator,
     Windows,
@@ -44,6 +46,7 @@ from glassformer.tasks import (
     image_loss,
     language_loss,
     masked_loss,
+    tagging_loss,
     translation_loss,
 )
 from glassformer.text import Tokenizer, own_habits
@@ -126,6 +129,10 @@ def _texts(recipe: Recipe, prepared: Prepared, model: nn.Module) -> TextCollator
     return TextCollator(prepared.splits["train"], tokenizer.pad, tokenizer.end if tells_segments(model) else None)
 
 
+def _tags(recipe: Recipe, prepared: Prepared, model: nn.Module) -> TagCollator:
+    return TagCollator(prepared.splits["train"], prepared.source_tokenizer.pad)
+
+
 def _windows(recipe: Recipe, prepared: Prepared, model: nn.Module) -> SpanCollator:
     tokenizer = prepared.source_tokenizer
     return SpanCollator(prepared.splits["train"], tokenizer.pad, tokenizer.end if tells_segments(model) else None)
@@ -170,8 +177,9 @@ def _keep_sample(path: Path, prepared: Prepared) -> None:
         files.write_text(path / f"{files.SAMPLE}.jsonl", prepared.sample.read_text(encoding="utf-8"))
 
 
-def _classifying(recipe: Recipe, model: nn.Module, prepared: Prepared, path: Path | None) -> Classifier:
-    return Classifier(recipe, model, prepared.source_tokenizer, prepared.labels, path)
+def _labelling(kind: Callable[..., Use]) -> Callable[[Recipe, nn.Module, Prepared, Path | None], Use]:
+    """What uses a model with a tokenizer and labels."""
+    return lambda recipe, model, prepared, path: kind(recipe, model, prepared.source_tokenizer, prepared.labels, path)
 
 
 def _seeing(recipe: Recipe, model: nn.Module, prepared: PreparedImages, path: Path | None) -> ImageClassifier:
@@ -193,20 +201,27 @@ def _load(kind: Callable[..., Use]) -> Callable[[Path, str], Use]:
     return load
 
 
-def _load_classifier(path: Path, device: str) -> Classifier:
-    tokenizer, _ = files.read_tokenizers(path)
-    model = files.read_model(path).to(resolve(device))
-    return Classifier(files.read_run_recipe(path), model, tokenizer, files.read_config(path)["labels"], path)
+def _load_labelling(kind: Callable[..., Use]) -> Callable[[Path, str], Use]:
+    """The same, from a run folder."""
+    return _load(lambda recipe, model, tokenizer, path: kind(recipe, model, tokenizer, _labels_in(path), path))
+
+
+def _labels_in(path: Path) -> list[str]:
+    labels: list[str] = files.read_config(path)["labels"]
+    return labels
 
 
 def _load_image_classifier(path: Path, device: str) -> ImageClassifier:
     model = files.read_model(path).to(resolve(device))
-    return ImageClassifier(files.read_run_recipe(path), model, files.read_config(path)["labels"], path)
+    return ImageClassifier(files.read_run_recipe(path), model, _labels_in(path), path)
 
 
 KINDS: dict[str, Kind] = {
     "translation": Kind(translation_loss, _pairs, _translating, Run.load, note=_keep_habits),
-    "classification": Kind(classification_loss, _texts, _classifying, _load_classifier, note=_keep_sample),
+    "classification": Kind(
+        classification_loss, _texts, _labelling(Classifier), _load_labelling(Classifier), note=_keep_sample
+    ),
+    "tagging": Kind(tagging_loss, _tags, _labelling(Tagger), _load_labelling(Tagger)),
     "images": Kind(image_loss, _images, _seeing, _load_image_classifier, prepare_images, write_images),
     "answering": Kind(answering_loss, _windows, _alone(Answerer), _load(Answerer)),
     "language-modelling": Kind(language_loss, _documents, _alone(LanguageModel), _load(LanguageModel)),

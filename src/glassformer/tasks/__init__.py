@@ -8,6 +8,7 @@ from glassformer.tasks.language import WindowBatch, WindowCollator, Windows, lan
 from glassformer.tasks.losses import class_loss, sequence_loss
 from glassformer.tasks.masking import MaskCollator, MaskedBatch, Masker, masked_loss
 from glassformer.tasks.protocol import Batch, Learner, Loss
+from glassformer.tasks.tagging import TagBatch, TagCollator, tagging_loss
 from glassformer.tasks.translation import PairBatch, PairCollator, translation_loss
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
     "PairCollator",
     "SpanBatch",
     "SpanCollator",
+    "TagBatch",
+    "TagCollator",
     "TextBatch",
     "TextCollator",
     "WindowBatch",
@@ -43,5 +46,6 @@ __all__ = [
     "segments_of",
     "sequence_loss",
     "span_loss",
+    "tagging_loss",
     "translation_loss",
 ]
