@@ -105,3 +105,18 @@ def test_tasks_run_as_their_pages_show(page: str, tmp_path: Path, monkeypatch: p
 def test_every_file_that_a_page_links_to_is_there(page: str) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")):
         assert (ROOT / "docs" / link).exists(), link
+
+
+def test_the_page_of_recurrent_models_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "recurrent.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for number, block in enumerate(re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL)):
+        (tmp_path / f"{number}.toml").write_text(block, encoding="utf-8")
+        assert read_recipe(tmp_path / f"{number}.toml").model.family == "recurrent"
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, names)  # noqa: S102
+    assert (tuple(names["update"].shape), tuple(names["weights"].shape)) == ((2, 4, 16), (2, 1, 3, 4))
+    assert names["answer"].tags == ["DET", "NOUN", "AUX", "VERB"]
+    for link in re.findall(r"\]\(([^)#]+)\)", page):
+        assert (ROOT / "docs" / link).exists(), link
