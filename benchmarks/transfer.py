@@ -241,6 +241,7 @@ dropout = 0.0
 steps = {steps}
 batch_tokens = 2048
 optimiser = "muon"
+muon_lr = 0.005
 schedule = "wsd"
 warmup = 50
 save_every = {steps}
