@@ -45,7 +45,7 @@ def rows(found: list[PairBatch]) -> list[list[int]]:
     return [batch.rows.tolist() for batch in found]
 
 
-@given(pairs=many, seed=seeds, wanted=st.integers(1, 2000), each=st.integers(1, 3))
+@given(pairs=many, seed=seeds, wanted=st.integers(1, 200), each=st.integers(1, 3))
 def test_tokens_are_counted_and_steps_for_them_known_ahead(
     pairs: list[tuple[list[int], list[int]]], seed: int, wanted: int, each: int
 ) -> None:
@@ -61,6 +61,12 @@ def test_tokens_are_counted_and_steps_for_them_known_ahead(
     other = batches(stored(pairs), 20, seed)
     other.load_state_dict(made.state_dict())
     assert other.tokens == counted
+
+
+def test_steps_for_very_many_epochs_are_known_at_once_and_nearly(some: TokenPairs) -> None:
+    total, made = int(some.lengths.sum()), batches(some)
+    hundred, thousands = (made.steps_for(epochs * total) for epochs in (100, 1_000_000))
+    assert thousands == pytest.approx(hundred * 10_000, rel=1e-6)
 
 
 @given(pairs=many, budget=st.integers(13, 100), seed=seeds, shuffle=st.booleans())

@@ -18,7 +18,7 @@ COPY = {"source": {"kind": "copy"}}
     [
         ({"train": {"stepz": 5}}, "train.stepz is not a key: did you mean steps?"),
         ({"trian": {"steps": 5}}, "trian is not a key: did you mean train?"),
-        ({"train": {"qqq": 1}}, "train.qqq is not a key: the keys here are steps, batch_tokens"),
+        ({"train": {"qqq": 1}}, "train.qqq is not a key: the keys here are steps, tokens"),
         ({"source": {"kind": "tsv", "train": "a", "tset": "b"}}, "source.tset is not a key: did you mean test?"),
         ({"source": {"kind": "tsv"}}, "source.train is missing: the training file (plain, .gz or .xz)"),
         ({"source": {"kind": "cpoy"}}, "source.kind is 'cpoy': did you mean copy?"),

@@ -14,6 +14,7 @@ from glassformer.errors import InputError
 Batch = TypeVar("Batch")
 Collate = Callable[[NDArray[Any], np.random.Generator], Batch]  # rows, and dice for what is drawn, to a batch of them
 Made = TypeVar("Made", covariant=True)
+LOOKED = 100  # epochs whose batches are counted one by one
 
 
 class Collator(Protocol[Made]):
@@ -66,16 +67,19 @@ class Batches(Generic[Batch]):
         return self.epoch * int(counts[-1]) + int(counts[self.position])
 
     def steps_for(self, tokens: int, batches: int = 1) -> int:
-        """How many steps of so many batches it takes, from the beginning, until this many tokens are handed out."""
-        ahead = Batches(self.pairs, self.batch_tokens, self._collate, self.seed, self.shuffle)
-        taken = 0
-        while True:
-            counts = ahead._plan().tokens(self.pairs.lengths)
-            left = tokens - ahead.epoch * int(counts[-1])
-            if left <= int(counts[-1]):
-                return -(-(taken + int(np.searchsorted(counts, left))) // batches)
-            taken += len(counts) - 1
-            ahead.epoch += 1
+        """How many steps of so many batches it takes, from the beginning, until this many tokens are handed out.
+
+        Epochs hold the same tokens in a few batches more or less; beyond the first hundred, in as many on average.
+        """
+
+        def planned(epoch: int) -> Plan:
+            return make_plan(self.pairs, self.batch_tokens, self.seed, epoch, self.shuffle)
+
+        epochs, before_last = divmod(tokens - 1, int(self.pairs.lengths.sum(dtype=np.int64)))
+        taken = [len(planned(epoch)) for epoch in range(min(epochs, LOOKED))]
+        whole = sum(taken) if epochs <= LOOKED else round(sum(taken) / LOOKED * epochs)
+        last = int(np.searchsorted(planned(epochs).tokens(self.pairs.lengths), before_last + 1))
+        return -(-(whole + last) // batches)
 
     def __iter__(self) -> Iterator[Batch]:
         for _ in range(self.position, self.batches_per_epoch):
