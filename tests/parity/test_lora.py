@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import glassformer.pretrained as pretrained
@@ -83,6 +83,21 @@ def gpt2() -> Made:
     return transformers.GPT2LMHeadModel(config), *ONE
 
 
+def vit(name: str = "ViTForImageClassification") -> Made:
+    config = transformers.ViTConfig(
+        image_size=8,
+        patch_size=4,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=12,
+        num_labels=3,
+        initializer_range=0.5,
+    )
+    pixels = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    return getattr(transformers, name)(config), (pixels,), {"pixel_values": pixels}
+
+
 CASES: list[tuple[Callable[[], Made], list[str], list[str]]] = [  # a model, our targets, theirs
     (bert, ["query", "value"], ["query", "value"]),
     (bert, ["encoder.*.part.*"], ["query", "key", "value", "attention.output.dense", "intermediate.dense"]),
@@ -97,6 +112,9 @@ CASES: list[tuple[Callable[[], Made], list[str], list[str]]] = [  # a model, our
     (gpt2, ["query", "value"], ["c_attn"]),
     (gpt2, ["*.part.*"], ["c_attn", "c_proj", "c_fc"]),
     (gpt2, ["decoder.blocks.1.*.key", "expand"], ["c_fc", "lm_head"]),
+    (vit, ["query", "value"], ["q_proj", "v_proj"]),
+    (vit, ["encoder.*.part.*", "head.scores"], ["q_proj", "k_proj", "o_proj", "fc1", "fc2", "classifier"]),
+    (lambda: vit("ViTModel"), ["blocks.1.*.output"], ["layers.1.mlp.fc2", "v_proj"]),
 ]
 
 
@@ -188,6 +206,35 @@ def test_a_trained_head_goes_along_both_ways(tmp_path: Path) -> None:
     adapted.save_pretrained(tmp_path / "theirs")
     model = pretrained.load_lora(pretrained.load(tmp_path / "base"), tmp_path / "theirs")
     same(model(*own_inputs), first(adapted(**inputs)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_adapters_of_a_vit_by_its_names_before_are_read(tmp_path: Path) -> None:
+    theirs, own_inputs, inputs = vit()
+    theirs.eval().save_pretrained(tmp_path / "base")
+    config = peft.LoraConfig(
+        r=2, target_modules=["q_proj", "fc2"], modules_to_save=["classifier"], init_lora_weights=False
+    )
+    adapted = peft.get_peft_model(theirs, config).eval()
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "modules_to_save" in name:
+                parameter.normal_()
+    adapted.save_pretrained(tmp_path / "now")
+    before = {"layers": "encoder.layer", "attention.q_proj": "attention.attention.query", "mlp.fc2": "output.dense"}
+    tensors, told = {}, json.loads((tmp_path / "now" / "adapter_config.json").read_text())
+    for key, tensor in load_file(tmp_path / "now" / "adapter_model.safetensors").items():
+        for new, old in before.items():
+            key = key.replace(f".{new}.", f".{old}.")
+        tensors[key] = tensor
+    (tmp_path / "once").mkdir()
+    save_file(tensors, tmp_path / "once" / "adapter_model.safetensors")
+    told["target_modules"] = r".*(query|\d\.output\.dense)"
+    (tmp_path / "once" / "adapter_config.json").write_text(json.dumps(told))
+    once = pretrained.load_lora(pretrained.load(tmp_path / "base"), tmp_path / "once")
+    same(once(*own_inputs), first(adapted(**inputs)))
+    now = pretrained.load_lora(pretrained.load(tmp_path / "base"), tmp_path / "now")
+    same(now(*own_inputs), first(adapted(**inputs)))
 
 
 @pytest.mark.filterwarnings("ignore")

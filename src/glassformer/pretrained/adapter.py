@@ -46,6 +46,7 @@ class Adapter:
     refine: Callable[[Config, Collection[str], dict[str, Any]], None] = lambda config, names, arguments: None
     describe: Callable[[dict[str, Any], Config], None] = lambda arguments, config: None
     expected: Mapping[str, Any] | None = None  # keys that must have one value, or be missing
+    alive: Callable[[Made], Table] | None = None  # by the names of their modules, where files have others
 
     def build(self, config: Config, architecture: str, names: Collection[str]) -> nn.Module:
         """The model that a config describes, with fresh weights; `names` are those of its tensors."""

@@ -76,7 +76,7 @@ def save_lora(
     parts = _adapter(model, name)
     if not parts:
         raise ConfigurationError(f'no adapter of this model is named "{name}"')
-    table = _table(model)
+    table = _tables(model)[0]
     modules = _modules(model, table)
     if unnamed := parts.keys() - {own for ours in modules.values() for own in ours}:
         raise ConfigurationError(f"{min(unnamed)} has no name in that format: its adapter cannot be written in it")
@@ -101,7 +101,7 @@ def load_lora(model: Model, source: str | Path, name: str = DEFAULT) -> Model:
     """
     folder = files.find(source)
     config, tensors = _read_config(folder), _read_tensors(folder)
-    table = _table(model)
+    table = _spelled(model, tensors)
     modules = _modules(model, table)
     weights = {each: tensor for each, tensor in model.named_parameters() if not _in_adapter(each)}
     named = {each: table.theirs(each) for each in weights}
@@ -121,14 +121,28 @@ def load_lora(model: Model, source: str | Path, name: str = DEFAULT) -> Model:
     return model
 
 
-def _table(model: nn.Module) -> Table:
-    """Between our names and those in the files: the family's, or our own for both."""
+def _tables(model: nn.Module) -> list[Table]:
+    """Between our names and those in the files: the family's, or our own for both.
+
+    `peft` goes by the names of modules. Where these were others before, and still are in checkpoints, there are two.
+    """
     if isinstance(getattr(model, "made", None), Made):
         made = made_of(model)
         if (family := counterpart(made)) is not None:
-            return family.table(made)
+            return [table(made) for table in (family.alive, family.table) if table is not None]
     holders = [name for name, part in model.named_modules() if any(True for _ in part.parameters(recurse=False))]
-    return Table([line(name, name) for name in dict.fromkeys([*holders, *linears(model)]) if name])
+    return [Table([line(name, name) for name in dict.fromkeys([*holders, *linears(model)]) if name])]
+
+
+def _spelled(model: nn.Module, tensors: Tensors) -> Table:
+    """The table by whose names an adapter goes: the one that knows most of them."""
+    keys = [key.removeprefix(PREFIX) for key in tensors]
+
+    def known(table: Table) -> int:
+        modules = tuple(f"{theirs.removeprefix(table.base)}." for theirs in _modules(model, table))
+        return sum(key.removeprefix(table.base).startswith(modules) for key in keys)
+
+    return max(_tables(model), key=known)
 
 
 def _modules(model: nn.Module, table: Table) -> dict[str, list[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 from glassformer.errors import ConfigurationError
@@ -24,6 +25,25 @@ IMAGE_NUMBERS = [
     Number("hidden_act", "activation", "gelu"),
     Number("layer_norm_eps", "epsilon", 1e-12),
 ]
+# What a block's linear parts are called in files, and since version 5 of `transformers` in its modules.
+FILED = {
+    "block": "encoder.layer",
+    "attention.part.query": "attention.attention.query",
+    "attention.part.key": "attention.attention.key",
+    "attention.part.value": "attention.attention.value",
+    "attention.part.output": "attention.output.dense",
+    "feed_forward.part.expand": "intermediate.dense",
+    "feed_forward.part.output": "output.dense",
+}
+ALIVE = {
+    "block": "layers",
+    "attention.part.query": "attention.q_proj",
+    "attention.part.key": "attention.k_proj",
+    "attention.part.value": "attention.v_proj",
+    "attention.part.output": "attention.o_proj",
+    "feed_forward.part.expand": "mlp.fc1",
+    "feed_forward.part.output": "mlp.fc2",
+}
 EXPECTED = {"qkv_bias": True, "pooler_act": "tanh"}
 
 
@@ -44,35 +64,38 @@ def _describe(arguments: dict[str, Any], config: Config) -> None:
         config["label2id"] = {name: int(number) for number, name in config["id2label"].items()}
 
 
-def lines(prefix: str) -> list[Line]:
-    """The lines of the stack, under a prefix of theirs."""
-    block, ours = f"{prefix}encoder.layer.*.", "encoder.blocks.*."
+def lines(prefix: str, names: Mapping[str, str]) -> list[Line]:
+    """The lines of the stack, under a prefix of theirs; `names` are those of a block's linear parts."""
+    ours = "encoder.blocks.*."
+    block = f"{prefix}{names['block']}.*."
     return [
         line(f"{prefix}embeddings.cls_token", "encoder.embedding.class_token"),
         line(f"{prefix}embeddings.position_embeddings", "encoder.embedding.positions"),
         line(f"{prefix}embeddings.patch_embeddings.projection", "encoder.embedding.projection"),
         line(f"{block}layernorm_before", f"{ours}attention.norm"),
-        *(
-            line(f"{block}attention.attention.{name}", f"{ours}attention.part.{name}")
-            for name in ("query", "key", "value")
-        ),
-        line(f"{block}attention.output.dense", f"{ours}attention.part.output"),
+        *(line(f"{block}{theirs}", f"{ours}{own}") for own, theirs in names.items() if own != "block"),
         line(f"{block}layernorm_after", f"{ours}feed_forward.norm"),
-        line(f"{block}intermediate.dense", f"{ours}feed_forward.part.expand"),
-        line(f"{block}output.dense", f"{ours}feed_forward.part.output"),
     ]
 
 
-def _table(made: Made) -> Table:
+def _table(made: Made, names: Mapping[str, str] = FILED) -> Table:
     vectors = made.arguments["classes"] is None
     prefix = "" if vectors else "vit."
     own = line("pooler.dense", "pooler.transform.dense") if vectors else line("classifier", "head.scores")
     unused = [] if vectors else ["vit.pooler.dense"]
-    return Table([*lines(prefix), line(f"{prefix}layernorm", "encoder.norm"), own], unused=unused, base="vit.")
+    return Table([*lines(prefix, names), line(f"{prefix}layernorm", "encoder.norm"), own], unused=unused, base="vit.")
 
 
 VIT = Adapter(
-    "vit", vit, {"ViTForImageClassification": "", "ViTModel": ""}, IMAGE_NUMBERS, _table, _refine, _describe, EXPECTED
+    "vit",
+    vit,
+    {"ViTForImageClassification": "", "ViTModel": ""},
+    IMAGE_NUMBERS,
+    _table,
+    _refine,
+    _describe,
+    EXPECTED,
+    partial(_table, names=ALIVE),
 )
 
 SHARED = ("image", "patch", "colours")  # what a captioner says of its images without the word image_
@@ -114,11 +137,11 @@ def _describe_captioner(arguments: dict[str, Any], config: Config) -> None:
     config["is_encoder_decoder"], config["tie_word_embeddings"] = True, False
 
 
-def _captioner_table(made: Made) -> Table:
+def _captioner_table(made: Made, names: Mapping[str, str] = FILED) -> Table:
     arguments = made.arguments
     projected = arguments["image_width"] not in (None, arguments["width"])
     own = [
-        *lines("encoder."),
+        *lines("encoder.", names),
         line("encoder.layernorm", "encoder.norm.0" if projected else "encoder.norm"),
         *([line("enc_to_dec_proj", "encoder.norm.1")] if projected else []),
         *gpt2.lines("decoder.transformer."),
@@ -137,4 +160,5 @@ CAPTIONER = Adapter(
     _captioner_table,
     _refine_captioner,
     _describe_captioner,
+    alive=partial(_captioner_table, names=ALIVE),
 )
