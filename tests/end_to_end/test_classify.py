@@ -137,6 +137,18 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_answered(images: Path, comm
     assert [row["image"] for row in rows] == names
 
 
+def test_lines_that_are_no_text_or_name_nothing_leave_the_others_theirs(
+    texts: Path, images: Path, command: Command, tmp_path: Path
+) -> None:
+    answer = command("classify", "--run", texts, stdin=b"a plum\n\xff\na saw\n")
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["fruit", "", "tool"]
+    assert answer.err.splitlines()[0] == "glassformer: standard input:2: is not UTF-8 text"
+    drawn("lying", 1).save(tmp_path / "good.png")
+    answer = command("classify", "--run", images, stdin=f"{tmp_path / 'good.png'}\n\n".encode())
+    assert (answer.code, len(answer.out.splitlines())) == (2, 1)
+    assert answer.err.splitlines()[0] == "glassformer: an empty line names no image"
+
+
 def test_an_image_that_cannot_be_read_is_left_out_of_the_score(images: Path, command: Command, tmp_path: Path) -> None:
     folder = folder_of_bars(tmp_path / "bars", 4)
     whole = json.loads(command("evaluate", "--run", images, "--data", folder, "--json").out)

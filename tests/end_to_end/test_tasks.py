@@ -83,6 +83,13 @@ def test_a_line_that_cannot_be_answered_leaves_the_others_their_answers(command:
     assert rows[1]["error"] == "standard input:2: the question is empty"
 
 
+def test_a_line_that_is_no_text_leaves_the_other_questions_theirs(command: Command, answering: Path) -> None:
+    lines = b"which colour\ta red house\n\xff\tb\nwhich number\thas five windows\n"
+    found = command("answer", "--run", answering, stdin=lines)
+    assert [line.split("\t")[0] for line in found.out.splitlines()] == ["red", "", "five"]
+    assert found.err.splitlines()[0] == "glassformer: standard input:2: is not UTF-8 text"
+
+
 def test_the_best_threshold_is_found_and_may_be_given(command: Command, answering: Path, tmp_path: Path) -> None:
     asked = recipe(
         written(tmp_path / "t.json", paragraphs(60, unanswerable=0.4)), task={"unanswerable": True}, train={"steps": 5}
@@ -98,6 +105,8 @@ def test_the_best_threshold_is_found_and_may_be_given(command: Command, answerin
     ]
     assert said[0].split("\t")[0] != ""
     assert said[1].split("\t")[0] == ""
+    lost = command("answer", "--run", tmp_path / "run", "--threshold", "nan", stdin=b"which colour\ta red house\n")
+    complains(lost, 2, "--threshold is nan")
     plain = command("answer", "--run", answering, "--threshold", "1", stdin=b"which colour\ta red house\n")
     complains(plain, 2, "--threshold is for task.unanswerable")
 

@@ -22,7 +22,7 @@ from glassformer.run import Run
 from glassformer.run import run as using
 from tiny import IDLE, recipe
 
-from .helpers import Command, write
+from .helpers import Command, complains, write
 
 LINES = ["a b c", "", "h", "e f g h", "d d"]
 
@@ -63,6 +63,30 @@ def test_a_wider_beam_is_what_was_asked_for(trained: Run, command: Command) -> N
     assert answer.out == "".join(f"1\t{each.score:.4f}\t{each.text}\n" for each in expected)
 
 
+def test_a_line_that_is_no_text_leaves_the_others_their_outputs(trained: Run, command: Command) -> None:
+    asked = b"a b\n\xff\xfe\nc d\n"
+    good = command("translate", "--run", trained.path, stdin=b"a b\nc d\n").out.splitlines()
+    told = ["standard input:2: is not UTF-8 text", "1 of the lines could not be read"]
+    for more in ((), ("--stream",)):
+        answer = command("translate", "--run", trained.path, "--beam", "1", *more, stdin=asked)
+        assert answer.code == 2
+        assert answer.err.splitlines() == [f"glassformer: {each}" for each in told]
+        assert len(answer.out.splitlines()) == 3
+    plain = command("translate", "--run", trained.path, stdin=asked)
+    assert plain.out.splitlines() == [good[0], "", good[1]]
+    rows = [
+        json.loads(row) for row in command("translate", "--run", trained.path, "--json", stdin=asked).out.splitlines()
+    ]
+    assert [row.get("error") for row in rows] == [None, told[0], None]
+    complains(command("translate", "--run", trained.path, stdin=asked[4:]), 2, "standard input:1: is not UTF-8 text")
+
+
+def test_a_stream_tells_what_it_cuts(trained: Run, command: Command) -> None:
+    answer = command("translate", "--run", trained.path, "--stream", stdin=b"a b\n" + b"a b c " * 200 + b"\n")
+    assert answer.err.startswith("glassformer: standard input:2: longer than the ")
+    assert (answer.code, len(answer.out.splitlines())) == (0, 2)
+
+
 def test_a_stream_is_the_greedy_output(trained: Run, command: Command) -> None:
     answer = command("translate", "--run", trained.path, "--stream", stdin="\n".join(LINES).encode())
     assert answer.out.split("\n") == [*[each.text for each in trained.translate(LINES, beam=1)], ""]
@@ -77,7 +101,7 @@ def test_an_input_of_any_length_is_translated_a_portion_at_a_time(
     best = command("translate", "--run", trained.path, "--nbest", "2", stdin=b"a\nb\nc\n").out
     assert [line.split("\t")[0] for line in best.splitlines()] == ["1", "1", "2", "2", "3", "3"]
     late = command("translate", "--run", trained.path, stdin=b"h\na b c\nh\n\xff\n")
-    assert (late.code, late.out) == (2, "h\na b c\n")
+    assert (late.code, late.out) == (2, "h\na b c\nh\n\n")
     assert late.err == "glassformer: standard input:4: is not UTF-8 text\n"
 
 

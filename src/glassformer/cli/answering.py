@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -53,6 +54,8 @@ def answer(
         raise InputError("questions need a text to be answered from: name it with --context FILE")
     asked = enumerate(given(questions, file), 1)
     loaded = load_as(Answerer, "answer", run, device, adapter)
+    if threshold is not None and math.isnan(threshold):
+        raise ConfigurationError("--threshold is nan: it must be a number")
     if threshold is not None and not loaded.task.unanswerable:
         raise ConfigurationError(f"{run} has learned to answer every question: --threshold is for task.unanswerable")
     text = None if context is None else _text(context)
@@ -84,6 +87,10 @@ def _text(path: Path) -> str:
 
 def _sides(line: str, text: str | None, place: str) -> tuple[str, str]:
     """The question in a line, and its context: the text that all are about, or what the line says."""
+    from glassformer.cli.showing import Garbled
+
+    if isinstance(line, Garbled):
+        raise InputError(line)
     question, context = (line, text) if text is not None else _told(line, place)
     if not question.strip() or not context.strip():
         raise InputError(f"{place}: the {'context' if question.strip() else 'question'} is empty")

@@ -35,21 +35,21 @@ def classify(
     - `glassformer classify --run runs/digits one.png two.png`
     - `find pictures -name "*.jpg" | glassformer classify --run runs/pets`
     """
-    from glassformer.cli.showing import read_lines
+    from glassformer.cli.showing import each_line
     from glassformer.run import Classifier, ImageClassifier, load_as
 
     loaded = load_as((Classifier, ImageClassifier), "classify", run, device, adapter)
     if isinstance(loaded, ImageClassifier):
-        _images(loaded, iter(files) if files else read_lines("-"), top, as_json)
+        _images(loaded, iter(files) if files else each_line("-"), top, as_json)
         return
     _texts(loaded, chain.from_iterable(_places(file) for file in files or ["-"]), top, as_json)
 
 
 def _places(file: str) -> Iterator[tuple[str, str]]:
     """The lines of a file, each with where it stands."""
-    from glassformer.cli.showing import name_of, read_lines
+    from glassformer.cli.showing import each_line, name_of
 
-    return ((f"{name_of(file)}:{number}", line) for number, line in enumerate(read_lines(file), start=1))
+    return ((f"{name_of(file)}:{number}", line) for number, line in enumerate(each_line(file), start=1))
 
 
 def _texts(run: Any, placed: Iterator[tuple[str, str]], top: int, as_json: bool) -> None:
@@ -79,6 +79,10 @@ def _texts(run: Any, placed: Iterator[tuple[str, str]], top: int, as_json: bool)
 
 def _text(line: str, texts: int, place: str) -> str | tuple[str, ...] | None:
     """The text of a line, or the two with a tab between, as the run has learned; None of an empty line."""
+    from glassformer.cli.showing import Garbled
+
+    if isinstance(line, Garbled):
+        raise InputError(line)
     if not line.strip():
         return None
     parts = tuple(line.split("\t", texts - 1)) if texts > 1 else tuple(line.split("\t"))
@@ -94,7 +98,12 @@ def _images(run: Any, names: Iterator[str], top: int, as_json: bool) -> None:
     """Write a line for each image; one that cannot be read gets a sentence instead."""
     from glassformer.cli.lines import Lines
 
-    lines = Lines("classifying", "images", run.see)
+    def seen(name: str) -> Any:
+        if not name.strip():
+            raise InputError("an empty line names no image")
+        return run.see(name)
+
+    lines = Lines("classifying", "images", seen)
     for name, answer, wrong in lines.answered(names, run.classify):
         if as_json:
             facts = {"error": wrong} if wrong else _facts(answer, top)

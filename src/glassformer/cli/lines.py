@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from glassformer.cli.showing import bar, portions, read_lines
+from glassformer.cli.showing import Garbled, bar, each_line, portions
 from glassformer.errors import InputError
 from glassformer.run.held_out import Progress
 
@@ -19,7 +19,7 @@ def given(texts: list[str] | None, file: str) -> Iterator[str]:
     """The texts of a command: its words, or else the lines of its file."""
     if texts and file != "-":
         raise InputError("give texts or a --file, not both")
-    return iter(texts) if texts else read_lines(file)
+    return iter(texts) if texts else each_line(file)
 
 
 class Lines(Generic[Item, Made]):
@@ -62,6 +62,8 @@ class Lines(Generic[Item, Made]):
         wrong: dict[int, str] = {}
         for row, item in enumerate(portion):
             try:
+                if isinstance(item, Garbled):
+                    raise InputError(item)
                 good[row] = self._check(item)
             except InputError as error:
                 wrong[row] = str(error)

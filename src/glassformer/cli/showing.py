@@ -87,8 +87,20 @@ def name_of(file: str) -> str:
     return "standard input" if file == "-" else file
 
 
+class Garbled(str):
+    """In place of a line that cannot be read: what is wrong with it."""
+
+
 def read_lines(file: str) -> Iterator[str]:
     """The lines of a file, plain or packed, or of standard input, one after the other; only a line feed ends a line."""
+    for line in each_line(file):
+        if isinstance(line, Garbled):
+            raise InputError(line)
+        yield line
+
+
+def each_line(file: str) -> Iterator[str]:
+    """The same, but a line that is not UTF-8 is `Garbled`, and the others are read; unless it is the first of all."""
     name = name_of(file)
     try:
         with nullcontext(sys.stdin.buffer) if file == "-" else opened(Path(file)) as lines:
@@ -97,7 +109,9 @@ def read_lines(file: str) -> Iterator[str]:
                 try:
                     yield plain.decode("utf-8").removesuffix("\n").removesuffix("\r")
                 except UnicodeDecodeError:
-                    raise InputError(f"{name}:{number}: is not UTF-8 text") from None
+                    if number == 1:
+                        raise InputError(f"{name}:{number}: is not UTF-8 text") from None
+                    yield Garbled(f"{name}:{number}: is not UTF-8 text")
     except OSError as error:
         raise InputError(f"{name}: cannot be read: {error.strerror}") from None
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder
-from glassformer.errors import ConfigurationError
+from glassformer.errors import ConfigurationError, InputError
 
 TRANSFORM = """Transform lines, whatever the run has learned to make of them: summaries, sounds. As translate does.
 
@@ -40,7 +40,8 @@ def translate(
     - `glassformer translate --run runs/dates days.txt > iso.txt`
     - `echo "5 May 2031" | glassformer translate --run runs/dates --nbest 3`
     """
-    from glassformer.cli.showing import bar, name_of, portions, read_lines, tell_cut
+    from glassformer.cli.lines import Lines
+    from glassformer.cli.showing import each_line, name_of, tell_cut
     from glassformer.run import Run, load_as
 
     if stream and (nbest > 1 or (beam or 1) > 1 or int8 or as_json):
@@ -53,26 +54,45 @@ def translate(
         return
     if nbest > 1:
         beam = max(nbest, beam or loaded.recipe.decode.beam)
-    first = 1
-    for lines in portions(read_lines(file)):
-        with bar("translating", len(lines)) as progress:
-            answers = loaded.search(lines, beam=beam, best=nbest, int8=int8, progress=progress)
-        cut = [f"{name_of(file)}:{row}" for row, found in enumerate(answers, start=first) if found[0].cut]
-        tell_cut(cut, loaded.recipe.data.max_tokens)
-        for number, (line, found) in enumerate(zip(lines, answers, strict=True), start=first):
-            sys.stdout.write(_object(line, found) if as_json else _lines(number, found, nbest))
-        sys.stdout.flush()
-        first += len(lines)
+
+    def translated(numbered: list[tuple[int, str]], progress: Any) -> list[Any]:
+        texts = [line for _, line in numbered]
+        answers: list[Any] = loaded.search(texts, beam=beam, best=nbest, int8=int8, progress=progress)
+        cut = [number for (number, _), found in zip(numbered, answers, strict=True) if found[0].cut]
+        tell_cut([f"{name_of(file)}:{number}" for number in cut], loaded.recipe.data.max_tokens)
+        return answers
+
+    lines = Lines("translating", "lines", _readable)
+    for (number, line), found, wrong in lines.answered(enumerate(each_line(file), start=1), translated):
+        if as_json:
+            sys.stdout.write(_object(line, found, wrong))
+        else:
+            sys.stdout.write("\n" if wrong else _lines(number, found, nbest))
+    lines.end()
+
+
+def _readable(numbered: tuple[int, str]) -> tuple[int, str]:
+    from glassformer.cli.showing import Garbled
+
+    if isinstance(numbered[1], Garbled):
+        raise InputError(numbered[1])
+    return numbered
 
 
 def _stream(run: Any, file: str) -> None:
-    from glassformer.cli.showing import read_lines
+    from glassformer.cli.lines import Lines
+    from glassformer.cli.showing import each_line, name_of, tell_cut
 
-    for line in read_lines(file):
-        for piece in run.stream(line):
-            sys.stdout.write(piece.replace("\n", " "))
-            sys.stdout.flush()
+    lines = Lines("translating", "lines", _readable)
+    for found in lines.checked(enumerate(each_line(file), start=1)):
+        if found is not None:
+            if run.cuts(found[1]):
+                tell_cut([f"{name_of(file)}:{found[0]}"], run.recipe.data.max_tokens)
+            for piece in run.stream(found[1]):
+                sys.stdout.write(piece.replace("\n", " "))
+                sys.stdout.flush()
         sys.stdout.write("\n")
+    lines.end()
 
 
 def _lines(number: int, found: list[Any], nbest: int) -> str:
@@ -83,7 +103,9 @@ def _lines(number: int, found: list[Any], nbest: int) -> str:
     return "".join(f"{number}\t{each.score:.4f}\t{text}\n" for each, text in zip(found, texts, strict=True))
 
 
-def _object(line: str, found: list[Any]) -> str:
-    """The outputs for a line as an object: the best, and all of them with their scores."""
+def _object(line: str, found: list[Any], wrong: str) -> str:
+    """The outputs for a line as an object: the best, and all of them with their scores; or what is wrong with it."""
+    if wrong:
+        return json.dumps({"error": wrong}, ensure_ascii=False) + "\n"
     outputs = [{"text": each.text, "score": each.score, "finished": each.finished} for each in found]
     return json.dumps({"source": line, "text": found[0].text, "outputs": outputs}, ensure_ascii=False) + "\n"

@@ -206,6 +206,10 @@ class Run:
         """A source text as tokens, as in training: normalised, cut off at the recipe's longest, framed; or nothing."""
         return self._framed(self._ids(text))
 
+    def cuts(self, text: str) -> bool:
+        """Whether only the beginning of a text is read."""
+        return len(self._ids(text)) > self.habits.room(self.recipe.data.max_tokens)
+
     def _framed(self, whole: list[int]) -> list[int]:
         ids = whole[: self.habits.room(self.recipe.data.max_tokens)]
         return [*self.habits.before, *ids, *self.habits.after] if ids else []
