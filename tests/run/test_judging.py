@@ -1,6 +1,7 @@
 """Judging: what each kind of run scores on each example adds up to what it says of all of them."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,20 @@ FEW: dict[str, Any] = {"steps": 2, "validate_every": 2}
 
 def made(kind: str, folder: Path) -> Any:
     text = stories.stories(folder / "t.txt", 60)
-    recipes = {
+    recipes: dict[str, Callable[[], dict[str, Any]]] = {
         "classification": lambda: text_recipe(table(folder / "t.tsv", examples(80)), train=FEW),
         "images": lambda: image_recipe(folder_of_bars(folder / "images", 20), train=FEW),
         "answering": lambda: questions.recipe(
             questions.written(folder / "q.json", questions.paragraphs(30)), train=FEW
         ),
+        "tagging": lambda: {
+            "task": {"kind": "tagging"},
+            "source": {"kind": "grammar", "count": 80},
+            "tokenizer": {"kind": "word", "vocabulary": 100},
+            "model": {"width": 16, "layers": 1},
+            "data": {"test": 0.2},
+            "train": FEW,
+        },
         "language-modelling": lambda: stories.recipe(text, kind, train=FEW),
         "masked-language-modelling": lambda: stories.recipe(text, kind, train=FEW),
         "span-corruption": lambda: stories.recipe(text, kind, train=FEW),
@@ -35,6 +44,7 @@ def made(kind: str, folder: Path) -> Any:
 TOTALS = {
     "classification": lambda found: 100 * found.scores.accuracy,
     "images": lambda found: 100 * found.scores.accuracy,
+    "tagging": lambda found: 100 * found.scores.accuracy,
     "answering": lambda found: 100 * found.scores.f1,
     "language-modelling": lambda found: found.nats / math.log(2) / found.bytes,
 }
@@ -57,6 +67,13 @@ def test_each_kind_of_run_is_judged_example_by_example(kind: str, tmp_path: Path
     else:  # other tokens are hidden of a text by itself than of texts together
         assert whole == pytest.approx(run.evaluate(held_out).loss, rel=0.2)
     assert sum(map(len, stretches(held_out).values())) == (0 if kind == "images" else len(held_out))
+
+
+def test_a_label_that_was_not_in_training_cannot_be_right(tmp_path: Path) -> None:
+    run = made("classification", tmp_path)
+    judged = judge(run, [*run.pairs("test"), ("the plum", "unheard of")])
+    assert judged.values[-1] == 0
+    assert judged.values[:-1] == judge(run, run.pairs("test")).values
 
 
 def test_translations_are_judged_by_bleu(trained: Run) -> None:

@@ -22,8 +22,9 @@ from glassformer.run.held_out import Progress
 from glassformer.run.image_classifier import ImageClassifier
 from glassformer.run.language import LanguageModel
 from glassformer.run.run import Run
+from glassformer.run.tagger import Tagger
 
-BLEU = "BLEU"
+BLEU, ACCURACY = "BLEU", "accuracy (%)"
 HUNDRED = 100.0
 STRETCHES = 5  # of lengths, each with about as many examples
 FEWEST = 20  # examples in a stretch
@@ -83,9 +84,20 @@ def _translated(run: Run, examples: Sequence[tuple[str, str]], progress: Progres
 
 
 def _classified(run: Any, examples: Sequence[tuple[Any, str]], progress: Progress | None) -> Judged:
-    answers = run.evaluate(examples, progress).answers
-    hits = [float(answer.label == label) for answer, (_, label) in zip(answers, examples, strict=True)]
-    return Judged("accuracy (%)", "higher", [HUNDRED * hit for hit in hits], [1.0] * len(hits))
+    """A label that was not in training cannot be right."""
+    known = [row for row, (_, label) in enumerate(examples) if label in run.labels]
+    found = zip(known, run.evaluate([examples[row] for row in known], progress).answers, strict=True)
+    right = {row for row, answer in found if answer.label == examples[row][1]}
+    hits = [HUNDRED * (row in right) for row in range(len(examples))]
+    return Judged(ACCURACY, "higher", hits, [1.0] * len(hits))
+
+
+def _tagged(run: Tagger, examples: Sequence[tuple[str, str]], progress: Progress | None) -> Judged:
+    """Of words, not of sentences."""
+    answers = run.tag([text for text, _ in examples], progress)
+    right = [tags.split() for _, tags in examples]
+    hits = [sum(map(str.__eq__, answer.tags, tags)) for answer, tags in zip(answers, right, strict=True)]
+    return Judged(ACCURACY, "higher", [HUNDRED * hit for hit in hits], [float(len(tags)) for tags in right])
 
 
 def _answered(run: Answerer, examples: Sequence[tuple[str, str]], progress: Progress | None) -> Judged:
@@ -126,6 +138,7 @@ JUDGES: dict[type, Callable[..., Judged]] = {
     Run: _translated,
     Classifier: _classified,
     ImageClassifier: _classified,
+    Tagger: _tagged,
     Answerer: _answered,
     LanguageModel: _surprised,
     Filler: _filled,
