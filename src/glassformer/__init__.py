@@ -54,8 +54,8 @@ def __dir__() -> list[str]:
 def load(path: str | Path, device: str = "auto", adapter: str | Path | None = None) -> Any:
     """A trained run, ready for its task: `gf.load("runs/dates").translate(["5 May 2031"], beam=5)`.
 
-    What it can do follows from what it was trained for: `translate`, `generate`, `classify`, `answer`, `fill`. An
-    `adapter` is a folder of what LoRA has learned over its model.
+    What it can do follows from what it was trained for: `translate`, `generate`, `classify`, `tag`, `answer`, `fill`.
+    An `adapter` is a folder of what LoRA has learned over its model.
     """
     from glassformer.run import load as load_run
 

@@ -8,6 +8,7 @@ import pytest
 import glassformer as gf
 from glassformer.recipe import AlignedSource, DebianSource, TsvSource
 from glassformer.recipes import base_of, bundled, read_recipe
+from stories import stories
 
 TOYS = ["copy", "reverse", "sort"]
 FEW = ["train.steps=3", "train.validate_every=2", "train.validate_sentences=2", "train.save_every=2"]
@@ -106,6 +107,30 @@ def test_the_template_of_labels_trains_from_scratch_and_from_minilm(
     (tmp_path / "my.toml").write_text(text, encoding="utf-8")
     run = gf.train(tmp_path / "my.toml", tmp_path / "tuned", changes=[*few, "train.steps=1", "train.batch_tokens=129"])
     assert run.model.made.arguments["width"] == 384
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("dates-rnn", ["source.count=200", 'source.locales=["en_US"]', "source.last_year=1951"]),
+        ("shakespeare-rnn", ["data.max_tokens=32", "train.truncate=8", "train.batch_tokens=128"]),
+    ],
+)
+def test_recurrent_recipes_train_for_a_few_steps(
+    name: str, changes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stories(tmp_path / "input.txt")
+    monkeypatch.chdir(tmp_path)
+    run = gf.train(name, tmp_path / "run", changes=[*FEW, *changes, "model.width=16", "train.device=cpu"])
+    assert run.model.made.family == "recurrent"
+
+
+@pytest.mark.learning
+def test_an_lstm_that_looks_back_learns_to_reverse(tmp_path: Path) -> None:
+    model = ["family=recurrent", "bidirectional=true", "layers=1"]
+    changes = ["source.length=12", "decode.max_length=14", "train.steps=150", "train.optimiser=adamw", "train.lr=1e-2"]
+    run = gf.train("reverse", tmp_path / "run", changes=[*(f"model.{each}" for each in model), *changes])
+    assert run.evaluate(run.pairs("test")[:300]).scores.exact > 0.8
 
 
 @pytest.mark.learning

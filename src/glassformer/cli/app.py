@@ -134,7 +134,8 @@ def evaluate(
 ) -> None:
     """Score a run. Translation: sacreBLEU with its signature, chrF, exact match, perplexity. Labels: accuracy, F1.
 
-    Answers: exact match and F1 as SQuAD defines them. Documents: perplexity per token and word, bits per byte.
+    Tags: the same of words, and sentences without a mistake. Answers: exact match and F1 as SQuAD defines them.
+    Documents: perplexity per token and word, bits per byte.
 
     - `glassformer evaluate --run runs/dates`
     - `glassformer evaluate --run runs/dates --data mine.tsv --json`
