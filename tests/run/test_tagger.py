@@ -12,7 +12,6 @@ from glassformer.errors import ConfigurationError, DataError, InputError
 from glassformer.recipe import GrammarSource
 from glassformer.run import Tagger
 from glassformer.run.exporting import export
-from glassformer.run.judging import judge
 
 RECIPE: dict[str, Any] = {
     "task": {"kind": "tagging"},
@@ -51,14 +50,6 @@ def test_a_loaded_run_answers_alike_whatever_stands_beside_a_sentence(trained: T
         (alone,) = loaded.tag([text])
         assert alone.tags == answer.tags
         assert alone.probabilities == pytest.approx(answer.probabilities, abs=1e-5)
-
-
-def test_it_is_judged_word_by_word_for_comparisons(trained: Tagger) -> None:
-    examples = trained.pairs("test")[:50]
-    judged = judge(trained, examples)
-    accuracy = sum(judged.values) / sum(judged.weights)
-    assert accuracy == pytest.approx(100 * trained.evaluate(examples).scores.accuracy)
-    assert judged.weights == [len(tags.split()) for _, tags in examples]
 
 
 def test_a_sentence_longer_than_the_model_reads_is_read_in_pieces(trained: Tagger) -> None:

@@ -107,13 +107,6 @@ def _answered(run: Answerer, examples: Sequence[tuple[str, str]], progress: Prog
     return Judged("F1 (%)", "higher", f1, [1.0] * len(f1))
 
 
-def _tagged(run: Tagger, examples: Sequence[tuple[str, str]], progress: Progress | None) -> Judged:
-    found = run.evaluate(examples, progress).answers
-    right = [tags.split() for _, tags in examples]
-    hits = [HUNDRED * sum(map(str.__eq__, each.tags, tags)) for each, tags in zip(found, right, strict=True)]
-    return Judged("accuracy of words (%)", "higher", hits, [float(len(tags)) for tags in right])
-
-
 def _surprised(run: LanguageModel, examples: Sequence[tuple[str, str]], progress: Progress | None) -> Judged:
     found = _each(run, examples, progress)
     bits = [each.nats / math.log(2) for each in found]
