@@ -101,7 +101,7 @@ def test_tasks_run_as_their_pages_show(page: str, tmp_path: Path, monkeypatch: p
         assert run.evaluate(run.pairs("test")).scores.accuracy > 0.9  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("page", [*TASK_PAGES, "shapes", "static"])
+@pytest.mark.parametrize("page", [*TASK_PAGES, "shapes", "static", "comparing"])
 def test_every_file_that_a_page_links_to_is_there(page: str) -> None:
     for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")):
         assert (ROOT / "docs" / link).exists(), link

@@ -37,6 +37,7 @@ def train_apart(recipe: Recipe, out: Path, resume: bool, told: Told) -> None:
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
+        start_new_session=True,  # so that of Ctrl-C it hears once, from us: a second signal would not let it save
         env=os.environ | {"PYTHONPATH": search},
     )
     assert worker.stdin is not None and worker.stdout is not None  # noqa: S101, PT018  # they are pipes
@@ -50,7 +51,7 @@ def train_apart(recipe: Recipe, out: Path, resume: bool, told: Told) -> None:
                 wrong = heard
             else:
                 told(heard["stage"], heard["done"], heard["total"])
-        code_ = worker.wait()
+        ended = worker.wait()
     finally:
         if worker.poll() is None:
             worker.send_signal(signal.SIGTERM)
@@ -58,8 +59,8 @@ def train_apart(recipe: Recipe, out: Path, resume: bool, told: Told) -> None:
         worker.stdout.close()
     if wrong is not None:
         raise (InputError if wrong["input"] else TrainingError)(wrong["error"])
-    if code_:
-        raise TrainingError(f"the training of {out} ended with code {code_}")
+    if ended:
+        raise TrainingError(f"the training of {out} ended with code {ended}")
 
 
 class Telling:
@@ -100,8 +101,8 @@ def main(out: str, resume: bool) -> None:
         train(make_recipe(json.load(sys.stdin)), Path(out), resume=resume, listener=Telling())
     except Stopped as stopped:
         sys.exit(128 + stopped.signal)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    except BrokenPipeError:
+        os._exit(1)  # nobody listens any more, and nothing can be flushed to them
     except GlassformerError as error:
         _write({"error": str(error), "input": isinstance(error, ValueError)})
         sys.exit(1)
