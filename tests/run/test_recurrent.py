@@ -26,8 +26,9 @@ LETTERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("attention", ["none", "additive", "multiplicative"])
-@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+@pytest.mark.parametrize(
+    ("cell", "attention"), [("rnn", "none"), ("gru", "additive"), ("lstm", "multiplicative"), ("lstm", "none")]
+)
 def test_a_translator_is_trained_loaded_and_used(cell: str, attention: str, tmp_path: Path) -> None:
     model = {**MODEL, "cell": cell, "attention": attention, "bidirectional": True}
     run = gf.train({**LETTERS, "model": model}, tmp_path / "run")

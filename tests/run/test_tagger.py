@@ -1,5 +1,6 @@
 """A run that tags, from a file of tagged sentences to answers; recurrent, and BERT."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,18 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     gf.train({**few, "data": {"valid": 0.1, "test": 0.1}}, tmp_path / "run")
     with pytest.raises(DataError, match=r"t.tsv:201: has 2 words but 1 tags"):
         gf.train({**few, "data": {"strict": True}}, tmp_path / "strict")
+
+
+def test_lists_of_words_and_tags(tmp_path: Path) -> None:
+    rows = [
+        [text.split(), tags.split()] for text, tags, _ in sentences(GrammarSource(kind="grammar", count=50), "train")
+    ]
+    lines = [json.dumps(dict(zip(("words", "tags"), row, strict=True))) for row in rows]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    source = {"kind": "jsonl", "train": str(tmp_path / "t.jsonl"), "fields": ["words", "tags"]}
+    asked = {**RECIPE, "source": source, "data": {"test": 0.2}, "train": {**RECIPE["train"], "steps": 1}}
+    run = gf.train(asked, tmp_path / "run")
+    assert all([text.split(), tags.split()] in rows for text, tags in run.pairs("test"))
 
 
 def test_held_out_sentences_never_occur_in_training() -> None:

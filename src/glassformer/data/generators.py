@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 HELD_OUT = 1_000  # pairs in valid and in test each
 SHARE = 1 / 20  # of the days, or of the strings, for valid and for test each
 WORDS = {  # of the grammar; a verb with an s has somebody who does it, one without needs an auxiliary or several
-    "DET": "the a this every",
-    "ADJ": "old young small cold light",
-    "NOUN": "cat child doctor river watch play walk fish duck plant visit light can will",
-    "VERB": "watch play walk fish duck plant visit light see like",
-    "VERBS": "watches plays walks fishes ducks plants visits lights sees likes",
-    "AUX": "can will must",
-    "PRON": "they we you",
-    "ADV": "today here quickly",
-    "PREP": "near with under",
+    tag: words.split()
+    for tag, words in {
+        "DET": "the a this every",
+        "ADJ": "old young small cold light",
+        "NOUN": "cat child doctor river watch play walk fish duck plant visit light can will",
+        "VERB": "watch play walk fish duck plant visit light see like",
+        "VERBS": "watches plays walks fishes ducks plants visits lights sees likes",
+        "AUX": "can will must",
+        "PRON": "they we you",
+        "ADV": "today here quickly",
+        "PREP": "near with under",
+    }.items()
 }
 PATIENCE = 2_000  # draws in vain after which there is taken to be nothing left
 
@@ -120,7 +123,7 @@ def _sentence(dice: random.Random) -> list[tuple[str, str]]:
     """Somebody, what they do, and with luck to whom, where or when."""
 
     def some(*tags: str) -> list[tuple[str, str]]:
-        return [(dice.choice(WORDS[tag].split()), tag.removesuffix("S")) for tag in tags]
+        return [(dice.choice(WORDS[tag]), tag.removesuffix("S")) for tag in tags]
 
     def thing() -> list[tuple[str, str]]:
         return some("DET", "ADJ", "NOUN") if dice.random() < 0.5 else some("DET", "NOUN")
