@@ -30,3 +30,15 @@ def test_scores_spread_as_the_width_and_scaling_undoes_it(found: Found) -> None:
     assert all(wide["slope"] < narrow["slope"] for narrow, wide in pairwise(plain))
     assert all(row["slope"] > 0.9 for row in scaled)
     assert plain[-1]["slope"] < 0.1
+
+
+def test_without_positions_nobody_knows_who_bites(found: Found) -> None:
+    rows = {row["positions"]: row for row in found("order-blind").rows}
+    assert rows["none"]["change"] < 1e-5
+    assert 0.4 < rows["none"]["accuracy"] < 0.6
+    for scheme in ("sinusoidal", "learned", "rotary", "relative (T5)"):
+        assert rows[scheme]["change"] > 1e-3
+        assert rows[scheme]["accuracy"] > 0.95
+    assert rows["ALiBi"]["change"] < 1e-5  # distances are the same from the other end
+    assert rows["ALiBi"]["accuracy"] > 0.95  # but not to the beginning
+    assert rows["none, but masked"]["change"] > 0.1

@@ -39,6 +39,7 @@ CLAIMS = {  # in the order of the story
     "dot-product-variance": (
         "The variance of q · k grows as the width d; dividing by √d keeps it at 1 and the softmax alive."
     ),
+    "order-blind": 'Without positions "dog bites man" is "man bites dog".',
 }
 EXPERIMENTS = {name: Experiment(name, claim) for name, claim in CLAIMS.items()}
 
