@@ -12,6 +12,7 @@ from glassformer.experiments import EXPERIMENTS, Finding
 SMALL: dict[str, dict[str, Any]] = {
     "dot-product-variance": {"queries": 500},
     "order-blind": {"steps": 120},
+    "positions": {"steps": 120, "vocabulary": 8},
 }
 
 

@@ -42,3 +42,22 @@ def test_without_positions_nobody_knows_who_bites(found: Found) -> None:
     assert rows["ALiBi"]["change"] < 1e-5  # distances are the same from the other end
     assert rows["ALiBi"]["accuracy"] > 0.95  # but not to the beginning
     assert rows["none, but masked"]["change"] > 0.1
+
+
+def test_waves_are_bounded_distinct_and_turn_by_an_offset(found: Found) -> None:
+    facts = found("positions").facts
+    assert facts["largest_wave"] <= 1
+    assert facts["nearest"] > 0.5
+    assert facts["nearest_one_wave"] < 1e-4
+    assert facts["offset_error"] < 1e-6
+    assert facts["offset_error_learned"] > 0.8
+
+
+def test_what_was_learned_on_short_texts_carries_over_by_distances_only(found: Found) -> None:
+    facts = found("positions").facts
+    for scheme in ("sinusoidal", "learned", "rotary", "relative (T5)", "ALiBi"):
+        assert facts[f"within {scheme}"] > 0.9
+    assert facts["within none"] < 0.9
+    assert max(facts["twice sinusoidal"], facts["twice learned"]) < 0.5
+    assert min(facts["twice rotary"], facts["twice relative (T5)"], facts["twice ALiBi"]) > 0.6
+    assert facts["four rotary"] < 0.5 < 0.8 < facts["four ALiBi"]

@@ -40,6 +40,9 @@ CLAIMS = {  # in the order of the story
         "The variance of q · k grows as the width d; dividing by √d keeps it at 1 and the softmax alive."
     ),
     "order-blind": 'Without positions "dog bites man" is "man bites dog".',
+    "positions": (
+        "Counting positions is unbounded; sinusoids are bounded, distinct, and give relative offsets by a linear map."
+    ),
 }
 EXPERIMENTS = {name: Experiment(name, claim) for name, claim in CLAIMS.items()}
 
