@@ -12,7 +12,8 @@ from glassformer.experiments import EXPERIMENTS, Finding
 SMALL: dict[str, dict[str, Any]] = {
     "dot-product-variance": {"queries": 500},
     "order-blind": {"steps": 120},
-    "positions": {"steps": 120, "vocabulary": 8},
+    "positions": {"steps": 160, "vocabulary": 8},
+    "batch-vs-layer-norm": {"steps": 150, "batches": (1, 16)},
 }
 
 

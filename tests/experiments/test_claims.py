@@ -61,3 +61,13 @@ def test_what_was_learned_on_short_texts_carries_over_by_distances_only(found: F
     assert max(facts["twice sinusoidal"], facts["twice learned"]) < 0.5
     assert min(facts["twice rotary"], facts["twice relative (T5)"], facts["twice ALiBi"]) > 0.6
     assert facts["four rotary"] < 0.5 < 0.8 < facts["four ALiBi"]
+
+
+def test_batch_norm_minds_padding_and_small_batches(found: Found) -> None:
+    facts = found("batch-vs-layer-norm").facts
+    assert facts["padding_batch"] > 1
+    assert facts["padding_layer"] == facts["padding_aware"] == 0
+    assert facts["gap_few"] > 0.1
+    assert abs(facts["gap_many"]) < 0.03
+    assert facts["gap_layer"] == 0
+    assert facts["rms_formula"] < 0.95

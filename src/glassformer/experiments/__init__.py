@@ -43,6 +43,10 @@ CLAIMS = {  # in the order of the story
     "positions": (
         "Counting positions is unbounded; sinusoids are bounded, distinct, and give relative offsets by a linear map."
     ),
+    "batch-vs-layer-norm": (
+        "Padding corrupts batch norm's statistics and small batches hurt it; layer and RMS norm do not care, and RMS "
+        "is cheaper."
+    ),
 }
 EXPERIMENTS = {name: Experiment(name, claim) for name, claim in CLAIMS.items()}
 

@@ -110,7 +110,8 @@ def _linear_error(table: Tensor, offset: int) -> float:
     """What the best linear map from each row (L, D) to the one `offset` later leaves, by the length of the rows."""
     before, after = table[:-offset], table[offset:]
     best = torch.linalg.lstsq(before, after, driver="gelsd").solution  # (D, D)
-    return ((before @ best - after).norm() / after.norm()).item()
+    error: float = ((before @ best - after).norm() / after.norm()).item()
+    return error
 
 
 def _repeat(dice: Dice, vocabulary: int, length: int, count: int = 32) -> WindowBatch:
