@@ -13,6 +13,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "dot-product-variance": {"queries": 500},
     "order-blind": {"steps": 120},
     "positions": {"steps": 160, "vocabulary": 8},
+    "residual-and-norm": {"steps": 80, "depths": (1, 6), "gains": (2.0,)},
     "batch-vs-layer-norm": {"steps": 150, "batches": (1, 16)},
 }
 

@@ -71,3 +71,13 @@ def test_batch_norm_minds_padding_and_small_batches(found: Found) -> None:
     assert abs(facts["gap_many"]) < 0.03
     assert facts["gap_layer"] == 0
     assert facts["rms_formula"] < 0.95
+
+
+def test_depth_needs_residuals_and_norms_keep_it_in_size(found: Found) -> None:
+    facts = found("residual-and-norm").facts
+    assert facts["pre"] < facts["norm_only"] - 0.1
+    assert min(facts["norm_only"], facts["neither"]) > 2.25
+    assert facts["neither_shallow"] < 1.5
+    assert facts["first_gradient_neither"] < 1e-6 * facts["first_gradient_pre"]
+    assert facts["pre_from_large"] < 1
+    assert facts["residual_only_from_large"] > 3

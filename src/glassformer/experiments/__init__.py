@@ -47,6 +47,7 @@ CLAIMS = {  # in the order of the story
         "Padding corrupts batch norm's statistics and small batches hurt it; layer and RMS norm do not care, and RMS "
         "is cheaper."
     ),
+    "residual-and-norm": "Depth without residual connections or norms does not train.",
 }
 EXPERIMENTS = {name: Experiment(name, claim) for name, claim in CLAIMS.items()}
 

@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.experiments.finding import Finding, Progress, Row, silent
-from glassformer.experiments.learning import Dice, learn, mean_loss, windows
+from glassformer.experiments.learning import COUNTED, MODULUS, counting, learn, mean_loss
 from glassformer.experiments.small import Scheme, Small
 from glassformer.looking.style import BLUE, GREEN, GREY, ORANGE, PINK
 from glassformer.models import DecoderOnly
 from glassformer.parts.norms import BatchNorm, LayerNorm, PaddingAware, RMSNorm
 from glassformer.parts.positions import Learned
-from glassformer.tasks import WindowBatch, language_loss
+from glassformer.tasks import language_loss
 from glassformer.training.objective import Objective
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NAIVE, AWARE, LAYER, RMS = "batch", "batch, told of padding", "layer", "RMS"
 COLOURS = {NAIVE: ORANGE, AWARE: PINK, LAYER: BLUE, RMS: GREEN}
 PADDED = (3, 6, 12, 25, 50, 103)  # the notes: three words and a hundred zeros
-MODULUS, LENGTH, WIDTH = 11, 10, 32  # of the texts that are learned, and of the models
+WIDTH = 32
 TIMED = (2048, 512)  # tokens and width
 ROUNDS = 30  # of the clock; the quickest counts
 
@@ -52,10 +52,10 @@ def run(
     for count in batches:
         for name, norm in norms.items():
             torch.manual_seed(seed)
-            scheme = Scheme(embedding=Learned(LENGTH, WIDTH))
+            scheme = Scheme(embedding=Learned(COUNTED, WIDTH))
             model = Small(MODULUS, WIDTH, scheme=scheme, norm=norm).language_model()
             what = f"{name} norm, {count} a batch"
-            learn(model, partial(_counting, count=count), language_loss, steps, 5e-3, seed, progress, what)
+            learn(model, partial(counting, count=count), language_loss, steps, 5e-3, seed, progress, what)
             rows.append({"part": "batch", "norm": name, "batch": count, **_both_modes(model, count, seed)})
     rows += [{"part": "time", **row} for row in _clock()]
     worst = {
@@ -119,17 +119,10 @@ def _padding(seed: int) -> list[Row]:
     return rows
 
 
-def _counting(dice: Dice, count: int) -> WindowBatch:
-    """Sequences s, s + d, s + 2d, … modulo 11; what comes after the second number follows from the first two."""
-    first, step = dice.integers(MODULUS, size=(count, 1)), dice.integers(1, MODULUS, size=(count, 1))
-    rows = (first + step * np.arange(LENGTH + 1)) % MODULUS  # (B, T + 1)
-    return windows(rows, np.arange(LENGTH) > np.zeros((count, 1)))
-
-
 @torch.no_grad()
 def _both_modes(model: DecoderOnly, count: int, seed: int) -> dict[str, float]:
     """The loss of the same new sequences in use, and in batches as in training."""
-    every = [_counting(np.random.default_rng([seed, 2, number]), count) for number in range(256 // count)]
+    every = [counting(np.random.default_rng([seed, 2, number]), count) for number in range(256 // count)]
     answers = sum(batch.answers for batch in every)
     use = sum(mean_loss(model, batch, language_loss) * batch.answers for batch in every) / answers
     objective = Objective(model, loss=language_loss).train()

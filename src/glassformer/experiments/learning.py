@@ -21,6 +21,7 @@ from glassformer.training import Trainer
 from glassformer.training.objective import Objective
 
 Dice = np.random.Generator
+MODULUS, COUNTED = 11, 10  # of sequences that count: the numbers there are, and how many are read
 Draw = Callable[[Dice], Any]  # a batch, drawn
 
 
@@ -135,3 +136,10 @@ def pairs(source: Any, target: Any, start: int, end: int) -> PairBatch:
 def right_share(logits: Tensor, right: Tensor) -> float:
     """How often the highest score is the right one."""
     return (logits.argmax(dim=-1) == right).float().mean().item()
+
+
+def counting(dice: Dice, count: int = 32) -> WindowBatch:
+    """Sequences s, s + d, s + 2d, … modulo 11; what comes after the second number follows from the first two."""
+    first, step = dice.integers(MODULUS, size=(count, 1)), dice.integers(1, MODULUS, size=(count, 1))
+    rows = (first + step * np.arange(COUNTED + 1)) % MODULUS  # (B, T + 1)
+    return windows(rows, np.arange(COUNTED) > np.zeros((count, 1)))
