@@ -81,3 +81,53 @@ def test_depth_needs_residuals_and_norms_keep_it_in_size(found: Found) -> None:
     assert facts["first_gradient_neither"] < 1e-6 * facts["first_gradient_pre"]
     assert facts["pre_from_large"] < 1
     assert facts["residual_only_from_large"] > 3
+
+
+def test_without_the_mask_loss_falls_and_writing_fails(found: Found) -> None:
+    facts = found("causal-mask").facts
+    assert facts["open_loss"] < 0.4
+    assert facts["open_right"] < 0.3
+    assert facts["masked_right"] > 0.85
+
+
+def test_all_places_at_once_teach_what_they_teach_one_by_one(found: Found) -> None:
+    facts = found("teacher-forcing").facts
+    assert facts["loss_error"] < 1e-12
+    assert facts["gradient_error"] < 1e-12
+    assert facts["speed"] > 5
+
+
+def test_beams_find_what_greed_misses(found: Found) -> None:
+    finding = found("greedy-vs-beam")
+    facts = finding.facts
+    assert facts["score_greedy"] < facts["score_two"] <= facts["score_beam"]
+    assert facts["better"] > 0.5
+    assert facts["worse"] <= 0.02
+    assert facts["right_beam"] > facts["right_greedy"] + 0.25
+    ahead, behind = (
+        [row["total"] for row in finding.rows if row.get("search") == name] for name in ("beam 8", "greedy")
+    )
+    assert ahead[-1] > behind[-1] + 1
+
+
+def test_an_adapted_model_begins_as_its_base_and_rank_buys_quality(found: Found) -> None:
+    facts = found("lora").facts
+    assert facts["difference_at_step_0"] == 0
+    assert facts["copies"] > 0.9 > 0.5 > facts["base"]
+    assert facts["base"] + 0.2 < facts["lowest"] < facts["highest"]
+    assert facts["highest"] > facts["all"] - 0.05
+    assert facts["lowest_share"] < 0.05
+
+
+def test_heads_look_for_different_things_and_are_missed_for_them(found: Found) -> None:
+    finding = found("heads")
+    facts = finding.facts
+    assert len(finding.rows) == 8
+    assert facts["different"] >= 2
+    for relation in ("previous token", "subject of the verb", "rare name"):
+        assert facts[f"attends {relation}"] > 0.6
+        assert facts[f"lost {relation}"] > 0.3
+    assert facts["known rare name"] < 0.2
+    assert (
+        facts["known subject of the verb"] < 2.2
+    )  # ln 12 = 2.48 for a verb of either number, ln 6 = 1.79 for the right one

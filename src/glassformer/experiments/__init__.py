@@ -48,6 +48,16 @@ CLAIMS = {  # in the order of the story
         "is cheaper."
     ),
     "residual-and-norm": "Depth without residual connections or norms does not train.",
+    "heads": (
+        "Different heads attend to different relations: the previous token, the subject of a verb, a rare word. Take "
+        "a head away, and the loss shows which."
+    ),
+    "causal-mask": "Without the mask training leaks the future: the training loss falls, generation fails.",
+    "teacher-forcing": "Training on all places in parallel equals training step by step (same loss), and is faster.",
+    "greedy-vs-beam": (
+        "Greedy decoding takes the likeliest word at each step and misses likelier sentences; beam search finds them."
+    ),
+    "lora": "As B begins at 0, an adapted model begins as its base; a small rank learns nearly as well as all weights.",
 }
 EXPERIMENTS = {name: Experiment(name, claim) for name, claim in CLAIMS.items()}
 

@@ -31,21 +31,23 @@ class Drawn:
     epoch = 0
 
     def __init__(self, draw: Draw, seed: int) -> None:
-        self.draw, self.seed, self.position = draw, seed, 0
+        self.draw, self.seed, self.position, self.tokens = draw, seed, 0, 0
 
     def share(self, rank: int, ranks: int) -> Iterator[Batch]:
         """A rank's batches."""
         while True:
             self.position += ranks
-            yield self.draw(np.random.default_rng([self.seed, self.position - ranks + rank]))
+            batch: Batch = self.draw(np.random.default_rng([self.seed, self.position - ranks + rank]))
+            self.tokens += ranks * batch.tokens
+            yield batch
 
     def state_dict(self) -> dict[str, int]:
         """Which comes next."""
-        return {"position": self.position}
+        return {"position": self.position, "tokens": self.tokens}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go on from there."""
-        self.position = state["position"]
+        self.position, self.tokens = state["position"], state["tokens"]
 
 
 def learn(

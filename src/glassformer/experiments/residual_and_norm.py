@@ -105,10 +105,10 @@ def run(
         f"{facts['neither']:.2f} without, though one block alone without either reaches "
         f"{facts['neither_shallow']:.2f}. The gradient that arrives at the first block is "
         f"{facts['first_gradient_pre']:.1g} with both and {facts['first_gradient_neither']:.1g} with neither. "
-        f"Residuals alone, without norms, reach {facts['residual_only']:.2f} as long as the matrices begin at the right "
-        f"size; begun {LARGE:g} times as large, they end at {facts['residual_only_from_large']:.1f} or more, worse than "
-        f"guessing, where residuals and norms reach {facts['pre_from_large']:.2f}. With the norm after the sum (post-norm), "
-        f"{steps} steps with a short warm-up reach {facts['post']:.2f}.",
+        f"Residuals alone, without norms, reach {facts['residual_only']:.2f} as long as the matrices begin at the "
+        f"right size; begun {LARGE:g} times as large, they end at {facts['residual_only_from_large']:.1f} or more, "
+        f"worse than guessing, where residuals and norms reach {facts['pre_from_large']:.2f}. With the norm after the "
+        f"sum (post-norm), {steps} steps with a short warm-up reach {facts['post']:.2f}.",
         holds=facts["pre"] < facts["norm_only"] - 0.05
         and min(facts["norm_only"], facts["neither"]) > 0.95 * GUESS
         and facts["residual_only_from_large"] > GUESS
