@@ -126,8 +126,7 @@ def test_heads_look_for_different_things_and_are_missed_for_them(found: Found) -
     assert facts["different"] >= 2
     for relation in ("previous token", "subject of the verb", "rare name"):
         assert facts[f"attends {relation}"] > 0.6
-        assert facts[f"lost {relation}"] > 0.3
+        assert facts[f"lost {relation}"] > 0.08
+    assert facts["lost rare name"] > 0.5
     assert facts["known rare name"] < 0.2
-    assert (
-        facts["known subject of the verb"] < 2.2
-    )  # ln 12 = 2.48 for a verb of either number, ln 6 = 1.79 for the right one
+    assert facts["known subject of the verb"] < 2.2  # of either number: ln 12 = 2.48
