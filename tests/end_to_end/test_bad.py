@@ -224,7 +224,9 @@ def test_damaged_or_missing_pairs(command: Command, copied: Path) -> None:
 
 def test_input_that_is_not_text(command: Command, trained: Run, tmp_path: Path) -> None:
     answer = command("translate", "--run", trained.path, stdin=b"a\nb\ncaf\xe9\n")
-    complains(answer, 2, "standard input:3: is not UTF-8 text")
+    assert (answer.code, len(answer.out.splitlines())) == (2, 3)
+    assert answer.err.splitlines()[0] == "glassformer: standard input:3: is not UTF-8 text"
+    complains(command("translate", "--run", trained.path, stdin=b"caf\xe9\na\n"), 2, "standard input:1: is not UTF-8")
     (tmp_path / "in.txt").write_bytes(b"\xff")
     complains(command("translate", "--run", trained.path, tmp_path / "in.txt"), 2, "in.txt:1: is not UTF-8")
     complains(command("translate", "--run", trained.path, tmp_path / "none"), 2, "none: cannot be read: No such file")
@@ -263,6 +265,6 @@ def test_words_that_are_no_command(command: Command, words: str, said: str) -> N
 
 
 def test_what_no_memory_can_hold(command: Command, mine: Path) -> None:
-    answer = command("train", mine, "--out", mine.parent / "out", "--set", "model.width=1000000000")
+    answer = command("train", mine, "--out", mine.parent / "out", "--set", "model.hidden=2147483647")
     complains(answer, 1, "there is not enough memory", "model.width")
     refuses(command, mine, 2, "model.width is 99999999999", more=("--set", "model.width=99999999999"))
