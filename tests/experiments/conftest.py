@@ -12,14 +12,14 @@ from glassformer.experiments import EXPERIMENTS, Finding
 SMALL: dict[str, dict[str, Any]] = {
     "dot-product-variance": {"queries": 500},
     "order-blind": {"steps": 120},
-    "positions": {"steps": 160, "vocabulary": 8},
+    "positions": {"steps": 150, "vocabulary": 8},
     "residual-and-norm": {"steps": 80, "depths": (1, 6), "gains": (2.0,)},
     "teacher-forcing": {"lengths": (8, 48)},
     "greedy-vs-beam": {"steps": 400, "count": 60, "widths": (1, 2, 8)},
     "lora": {"first": 200, "steps": 120, "ranks": (1, 16)},
     "heads": {"steps": 300, "count": 100},
     "causal-mask": {"steps": 250, "count": 100},
-    "batch-vs-layer-norm": {"steps": 150, "batches": (1, 16)},
+    "batch-vs-layer-norm": {"steps": 120, "batches": (1, 16)},
 }
 
 

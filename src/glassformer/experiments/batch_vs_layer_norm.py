@@ -122,7 +122,7 @@ def _padding(seed: int) -> list[Row]:
 @torch.no_grad()
 def _both_modes(model: DecoderOnly, count: int, seed: int) -> dict[str, float]:
     """The loss of the same new sequences in use, and in batches as in training."""
-    every = [counting(np.random.default_rng([seed, 2, number]), count) for number in range(256 // count)]
+    every = [counting(np.random.default_rng([seed, 2, number]), count) for number in range(128 // count)]
     answers = sum(batch.answers for batch in every)
     use = sum(mean_loss(model, batch, language_loss) * batch.answers for batch in every) / answers
     objective = Objective(model, loss=language_loss).train()
