@@ -69,9 +69,11 @@ def test_the_numbers_are_the_runs_own(compared: tuple[Path, dict[str, Any], list
     assert json.loads((out / "comparison.json").read_text(encoding="utf-8")) == facts
     first = facts["runs"][0]
     metrics = read_metrics(out / "runs" / "small-seed0")
-    assert first["curve"]["loss"] == [each["valid_loss"] for each in metrics if "valid_loss" in each]
-    assert first["curve"]["steps"] == [2, 4]
-    assert first["curve"]["tokens"][-1] == first["tokens"]
+    curve = first["curves"]["validation"]
+    assert curve["loss"] == [each["valid_loss"] for each in metrics if "valid_loss" in each]
+    assert curve["steps"] == [2, 4]
+    assert curve["tokens"][-1] == first["tokens"]
+    assert first["curves"]["training"]["loss"] == [each["loss"] for each in metrics if "loss" in each]
     assert first["parameters"] == sum(parameter.numel() for parameter in Run.load(first["folder"]).model.parameters())
     assert first["low"] <= first["score"] <= first["high"]
     assert len(first["by_length"]) == len(facts["lengths"]) > 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]  # what `glassformer.run.comparing` found
 CURVES = (("steps", "steps"), ("tokens", "tokens learned from"), ("seconds", "seconds"))
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; }
@@ -115,9 +115,8 @@ def draw(facts: Facts) -> Figure:
     loss_axes = above.subplots(1, 3, sharey=True)
     for axes, (key, label) in zip(loss_axes, CURVES, strict=True):
         _curves(axes, facts, looks, key, label)
-    kinds = " and ".join(sorted({run["loss_of"] for run in facts["runs"]}))
-    loss_axes[0].set_ylabel(f"{kinds} loss (nats)")
-    loss_axes[0].set_title("The loss on the way")
+    loss_axes[0].set_ylabel("loss (nats)")
+    loss_axes[0].set_title("The loss: thin in training, marked in validation")
     loss_axes[0].legend()
     widths = [1, 2] if facts["lengths"] else [1]
     lower = below.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
@@ -132,10 +131,12 @@ def _curves(axes: Axes, facts: Facts, looks: dict[str, tuple[str, str]], key: st
 
     known = set[str]()
     for run in facts["runs"]:
-        (colour, marker), curve = looks[run["name"]], run["curve"]
-        name = "" if run["name"] in known else run["name"]
+        (colour, marker), curves = looks[run["name"]], run["curves"]
+        axes.plot(curves["training"][key], curves["training"]["loss"], color=colour, marker="", linewidth=1, alpha=0.6)
+        last = curves[run["loss_of"]]
+        name = None if run["name"] in known else run["name"]
         known.add(run["name"])
-        axes.plot(curve[key], curve["loss"], color=colour, marker=marker, label=name or None)
+        axes.plot(last[key], last["loss"], color=colour, marker=marker, label=name)
     axes.set_xlabel(label)
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(EngFormatter())  # 200 k

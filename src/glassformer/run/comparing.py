@@ -233,28 +233,37 @@ def _facts(side: Side, parameters: int) -> dict[str, Any]:
     logs = [each for each in records if each.get("loss") is not None]
     if not logs:
         raise RunError(f"{side.folder} has no measurements in {files.METRICS}: it cannot be compared")
-    validations = [each for each in records if each.get("valid_loss") is not None]
-    steps = [each["step"] for each in logs]
-    points = [(each["step"], each["valid_loss"]) for each in validations] or [(e["step"], e["loss"]) for e in logs]
-    along = [step for step, _ in points]
-    curve = {"steps": along, "loss": [loss for _, loss in points]} | {
-        name: np.interp(along, steps, [each.get(key) or 0 for each in logs]).tolist()
-        for name, key in (("tokens", "tokens"), ("seconds", "elapsed"))
-    }
+    validations = [(each["step"], each["valid_loss"]) for each in records if each.get("valid_loss") is not None]
+    curves = {"training": _curve([(each["step"], each["loss"]) for each in logs], logs)}
+    if validations:
+        curves["validation"] = _curve(validations, logs)
+    kind = "validation" if validations else "training"
     return {
         "name": side.name,
         "seed": side.seed,
         "folder": str(side.folder),
         "parameters": parameters,
-        "steps": steps[-1],
+        "steps": logs[-1]["step"],
         "tokens": _tokens(side.folder),
         "seconds": logs[-1]["elapsed"],
         "tokens_per_s": median(each["tokens_per_s"] for each in logs),
         "memory": max(each.get("memory") or 0 for each in logs),
-        "loss": curve["loss"][-1],
-        "loss_of": "validation" if validations else "training",
-        "curve": curve,
+        "loss": curves[kind]["loss"][-1],
+        "loss_of": kind,
+        "curves": curves,
     }
+
+
+def _curve(points: Sequence[tuple[int, float]], logs: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
+    """Losses at some steps, and how many tokens and seconds it took to come there, as far as the log tells."""
+    along, steps = [step for step, _ in points], [each["step"] for each in logs]
+
+    def reached(key: str) -> list[float]:
+        found: list[float] = np.interp(along, steps, [each.get(key) or 0 for each in logs]).tolist()
+        return found
+
+    losses = [loss for _, loss in points]
+    return {"steps": [*along], "loss": losses, "tokens": reached("tokens"), "seconds": reached("elapsed")}
 
 
 def _tokens(folder: Path) -> int:
