@@ -10,13 +10,14 @@ from safetensors.torch import load_file
 
 import glassformer as gf
 from glassformer import pretrained
-from glassformer.errors import InputError, RecipeError
+from glassformer.errors import ConfigurationError, InputError, RecipeError
 from glassformer.models import EncoderOnly, bert
 from glassformer.recipe import Tokenizer as Section
 from glassformer.recipes import make_recipe
 from glassformer.run import Classifier
 from glassformer.text import Tokenizer
 from labels import examples, table, text_recipe
+from stories import recipe, stories
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +108,36 @@ def test_a_resumed_lora_is_the_one_that_went_straight_on(checkpoint: Path, tmp_p
 def test_tuning_needs_something_to_begin_with() -> None:
     with pytest.raises(RecipeError, match=r"model\.pretrained names nothing that has learned"):
         make_recipe({"source": {"kind": "copy"}, "tune": {"mode": "lora"}})
+
+
+@pytest.mark.parametrize("family", ["gpt2", "t5", "transformer", "bert"])
+def test_a_tied_head_that_has_learned_is_one_of_its_own_in_the_folder(family: str, tmp_path: Path) -> None:
+    """Merged, it is no longer the embedding: what the folder says of the model must be what its weights are of."""
+    file = stories(tmp_path / "t.txt")
+    task = {"gpt2": "language-modelling", "bert": "masked-language-modelling"}.get(family, "span-corruption")
+    few = {"steps": 2, "lr": 0.05, "warmup": 0}
+    gf.train(recipe(file, task, model={"family": family}, train=few), tmp_path / "base")
+    asked = recipe(
+        file,
+        task,
+        model={"pretrained": str(tmp_path / "base")},
+        tune={"mode": "lora", "rank": 2, "targets": ["query", "head*"]},
+        train=few,
+    )
+    run = gf.train(asked, tmp_path / "run")
+    again = gf.load(tmp_path / "run")
+    assert all(map(torch.equal, again.model.parameters(), run.model.parameters()))
+    assert again.evaluate(run.pairs("test")).loss == pytest.approx(run.evaluate(run.pairs("test")).loss, rel=1e-6)
+    over = gf.load(tmp_path / "base", adapter=tmp_path / "run" / "adapter")
+    assert over.evaluate(run.pairs("test")).loss == pytest.approx(again.evaluate(run.pairs("test")).loss, rel=1e-5)
+
+
+def test_a_head_that_is_always_tied_has_no_adapter(tmp_path: Path) -> None:
+    source = {"kind": "copy", "count": 200}
+    model = {"family": "bart", "width": 16, "heads": 2, "layers": 1, "hidden": 32}
+    few = {"steps": 1, "device": "cpu"}
+    gf.train({"source": source, "model": model, "train": few}, tmp_path / "base")
+    asked = {"source": source, "model": {"pretrained": str(tmp_path / "base")}, "train": few}
+    with pytest.raises(ConfigurationError, match=r"head of a bart is always its embedding.*tune\.targets"):
+        gf.train({**asked, "tune": {"mode": "lora", "targets": ["head"]}}, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

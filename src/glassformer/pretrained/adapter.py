@@ -85,7 +85,12 @@ def made_of(model: nn.Module) -> Made:
     made = getattr(model, "made", None)
     if not isinstance(made, Made):
         raise ConfigurationError(f"a {type(model).__name__} that no family function has made cannot be described")
-    if not made.arguments.get("tie_output") or not _has_own_head(model):
+    return untied(made) if _has_own_head(model) else made
+
+
+def untied(made: Made) -> Made:
+    """The same with a head of its own."""
+    if not made.arguments.get("tie_output"):
         return made
     changes: dict[str, Any] = {"tie_output": False}
     if made.arguments.get("scaled", False) is None:  # T5's tied heads are, unless told otherwise

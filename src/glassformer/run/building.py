@@ -13,10 +13,11 @@ from glassformer.errors import ConfigurationError
 from glassformer.models import FAMILIES, Made
 from glassformer.parts import GRU, LSTM, RNN, AdditiveScore, MultiplicativeScore, PostNorm, PreNorm
 from glassformer.pretrained import load as load_checkpoint
+from glassformer.pretrained.adapter import made_of
 from glassformer.pretrained.files import find
 from glassformer.recipe import ImagesTask, Recipe
 from glassformer.run import folder as files
-from glassformer.run.describing import ACTIVATIONS, made_of
+from glassformer.run.describing import ACTIVATIONS
 from glassformer.usual import FAMILIES as SUITED
 
 PLACE = "model.pretrained: "  # where a checkpoint to begin with is named

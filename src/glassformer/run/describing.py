@@ -13,6 +13,7 @@ from glassformer.parts import (
     LSTM,
     RNN,
     AdditiveScore,
+    Head,
     LayerNorm,
     MultiplicativeScore,
     PostNorm,
@@ -23,6 +24,8 @@ from glassformer.parts import (
     relu,
     silu,
 )
+from glassformer.parts.lora import lora_parts
+from glassformer.pretrained.adapter import made_of, untied
 
 ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
 PARTS: dict[str, Any] = {  # what a family may be given, by name
@@ -36,23 +39,27 @@ PARTS: dict[str, Any] = {  # what a family may be given, by name
 }
 
 
-def made_of(model: nn.Module) -> Made:
-    """The family and the arguments that a model was made from."""
-    made = getattr(model, "made", None)
-    if not isinstance(made, Made):
-        raise ConfigurationError("this model does not say what it was made from: build it with a family's function")
-    return made
-
-
 def described(model: nn.Module) -> dict[str, Any]:
-    """What a model was made from, in words and numbers that JSON can hold."""
-    made, names = made_of(model), {id(part): name for name, part in PARTS.items()}
+    """What a model was made from, in words and numbers that JSON can hold; with adapters, as it is when merged."""
+    made, names = _merged(model), {id(part): name for name, part in PARTS.items()}
     arguments = {}
     for key, value in made.arguments.items():
         if not isinstance(value, int | float | str | None) and id(value) not in names:
             raise ConfigurationError(f"the model's {key}, {value!r}, has no name that a run folder could hold")
         arguments[key] = {"part": names[id(value)]} if id(value) in names else value
     return {"family": made.family, "arguments": arguments}
+
+
+def _merged(model: nn.Module) -> Made:
+    """What a model was made from; a tied head with an adapter in use will be one of its own."""
+    made = made_of(model)
+    if not any(part.kind is Head and part.using is not None for part in lora_parts(model).values()):
+        return made
+    if "tie_output" not in made.arguments:
+        raise ConfigurationError(
+            f"the head of a {made.family} is always its embedding: it can have no adapter; leave it out of tune.targets"
+        )
+    return untied(made)
 
 
 def rebuilt(description: dict[str, Any]) -> nn.Module:

@@ -94,12 +94,12 @@ def write_setting(
     folder: Path, recipe: Recipe, model: nn.Module, tokenizers: Sequence[Tokenizer], labels: list[str]
 ) -> None:
     """Write all of a run but its weights: recipe, tokenizers, model configuration, environment."""
+    config = {"format": 2, "model": described(model), "labels": labels}
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / RECIPE, to_toml(recipe))
     joint = len({id(tokenizer) for tokenizer in tokenizers}) == 1
     for name, tokenizer in zip(JOINT if joint else SEPARATE, tokenizers, strict=False):
         tokenizer.save(folder / name)
-    config = {"format": 2, "model": described(model), "labels": labels}
     write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
     write_text(folder / "environment.json", json.dumps(environment(), indent=2) + "\n")
 
