@@ -204,3 +204,18 @@ def test_a_checkpoint_of_the_ecosystem_goes_on_learning(tmp_path: Path, file: Pa
 def test_recipes_that_do_not_fit_are_told(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=re.escape(sentence)):
         gf.train(recipe(tmp_path / "t.txt", LANGUAGE, **changes), tmp_path / "run")
+
+
+def test_what_is_no_gap_stays_as_it_was_written(masked: Filler, spans: Denoiser) -> None:
+    """Also words that the tokenizer does not know."""
+    (found,) = masked.fill(["The zebra, the big [MASK] says moo"])
+    assert re.fullmatch(r"The zebra, the big\s*\S+ says moo", found.text)
+    for text in ("The zebra <extra_id_0> quagga .", "The zebra<extra_id_0> quagga ."):
+        (mended,) = spans.restore([text])
+        assert mended.startswith("The zebra")
+        assert mended.endswith(" quagga .")
+
+
+def test_a_span_takes_the_space_before_it_as_in_training(spans: Denoiser) -> None:
+    read = spans.tokenizer.encode_with("the <extra_id_0> says", {"<extra_id_0>": spans.tokenizer.sentinels[0]})
+    assert spans.tokenizer.tokens(read) == ["the", "<extra_id_0>", "▁says"]

@@ -6,13 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.recipe import Tokenizer as Section
-from glassformer.tasks import CorruptCollator, Corruption, corrupted, draw_spans, restored
+from glassformer.tasks import CorruptCollator, Corruption, corrupted, draw_spans, spans_of
 from glassformer.tasks.gathering import Pairs
 from glassformer.text import Tokenizer
 
 SENTINELS = list(range(1000, 1100))
 texts = st.lists(st.integers(4, 999), min_size=2, max_size=300)
 shares, means, seeds = st.floats(0.01, 0.9), st.floats(1, 10), st.integers(0, 2**32)
+
+
+def restored(source: list[int], target: list[int], sentinels: list[int]) -> list[int]:
+    """The text that a source and its target were made of."""
+    spans = spans_of(target, sentinels)
+    return [each for token in source for each in (spans.get(token, []) if token in sentinels else [token])]
 
 
 @given(texts, shares, means, seeds)

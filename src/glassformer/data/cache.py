@@ -27,7 +27,7 @@ from glassformer.locking import take
 from glassformer.recipe import DatesSource, DigitsSource, ImageFolderSource, PythonSource, Recipe, TopicsSource
 from glassformer.text import Habits, Tokenizer
 
-FORMAT = 2  # changes whenever the same recipe and files would give another corpus
+FORMAT = 3  # changes whenever the same recipe and files would give another corpus
 DRAWN = {"shift", "flip", "mean", "deviation"}  # what is done to images when they are learned from, not before
 CONTENTS = "contents.json"
 UNFINISHED = ".making-"

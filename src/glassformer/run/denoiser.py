@@ -21,7 +21,7 @@ from glassformer.evaluation import perplexity
 from glassformer.models import EncoderDecoder
 from glassformer.recipe import CorruptionTask, Recipe
 from glassformer.run.held_out import Progress, device_of, held_out, in_batches, shown
-from glassformer.tasks import CorruptCollator, Corruption, restored, translation_loss
+from glassformer.tasks import CorruptCollator, Corruption, spans_of, translation_loss
 from glassformer.tasks.gathering import Pairs
 from glassformer.text import SENTINEL, Tokenizer
 from glassformer.training.objective import Objective
@@ -62,12 +62,12 @@ class Denoiser:
         """Each text with what the model writes in place of `<extra_id_0>`, `<extra_id_1>` and so on."""
         if isinstance(texts, str):
             raise InputError("restore takes a list of texts: put the text into brackets")
-        sentinels, rows = self.tokenizer.sentinels, [self._read(text) for text in texts]
+        rows = [self._read(text) for text in texts]
         answers: dict[int, str] = {}
         budget, filler = self.recipe.train.batch_tokens, self.tokenizer.pad
         for some, source, keep in in_batches(rows, budget, filler, self.model, progress):
             for row, found in zip(some, greedy(self.model, source, keep, limits=self._limits), strict=True):
-                answers[row] = self.tokenizer.decode(restored(rows[row], found.tokens, sentinels))
+                answers[row] = self._mended(texts[row], rows[row], found.tokens)
         return [answers[row] for row in range(len(rows))]
 
     def check(self, text: str) -> str:
@@ -79,7 +79,7 @@ class Denoiser:
         """A text with stretches cut out, as in training."""
         ids = self.tokenizer.encode(normalise(text, self.recipe.data))[: self.recipe.data.max_tokens]
         source, _ = self._corruption(ids, np.random.default_rng(SEED))
-        names = {token: SENTINEL.format(number) for number, token in enumerate(self.tokenizer.sentinels)}
+        names = {token: name for name, token in self._names.items()}
         return "".join(names.get(token) or self.tokenizer.decode([token]) for token in source)
 
     def measure(self, examples: Sequence[tuple[str, str]], most: int) -> dict[str, float]:
@@ -106,10 +106,21 @@ class Denoiser:
                 progress(number, batches.batches_per_epoch)
         return Denoised(loss / tokens, tokens)
 
+    @property
+    def _names(self) -> dict[str, int]:
+        """The sentinels as they are written."""
+        return {SENTINEL.format(number): token for number, token in enumerate(self.tokenizer.sentinels)}
+
+    def _mended(self, text: str, ids: list[int], written: list[int]) -> str:
+        """A text with what was written for its gaps; all else stays as it is."""
+        spans = spans_of(written, self.tokenizer.sentinels)
+        gaps = [spans.get(token, []) for token in ids if token in self._names.values()]
+        return self.tokenizer.filled(normalise(text, self.recipe.data), self._names, gaps)
+
     def _read(self, text: str) -> list[int]:
         """A text with gaps as tokens."""
-        names = {SENTINEL.format(number): token for number, token in enumerate(self.tokenizer.sentinels)}
-        ids, most = self.tokenizer.encode_with(normalise(text, self.recipe.data), names), self.recipe.data.max_tokens
+        names, most = self._names, self.recipe.data.max_tokens
+        ids = self.tokenizer.encode_with(normalise(text, self.recipe.data), names)
         if not set(names.values()) & set(ids):
             raise InputError(f"there is no gap in {shown(text)}: write {SENTINEL.format(0)} where words are missing")
         if len(ids) > most:

@@ -87,7 +87,7 @@ class Filler:
         for some, tokens, keep in in_batches(rows, budget, filler, self.model, progress):
             gaps = (tokens == self.tokenizer.mask) & keep  # (B, T)
             likely = torch.split(self._likely(tokens, keep, gaps), gaps.sum(dim=1).tolist())  # (N, V) of each text
-            answers |= {row: self._filled(rows[row], each, top) for row, each in zip(some, likely, strict=True)}
+            answers |= {row: self._filled(texts[row], each, top) for row, each in zip(some, likely, strict=True)}
         return [answers[row] for row in range(len(rows))]
 
     def check(self, text: str) -> str:
@@ -125,7 +125,7 @@ class Filler:
     def _read(self, text: str) -> list[int]:
         """A text with gaps as framed tokens."""
         mask, most = self.tokenizer.mask, self.recipe.data.max_tokens
-        ids = self.tokenizer.encode_with(normalise(text, self.recipe.data), dict.fromkeys(MASKS, mask))
+        ids = self.tokenizer.encode_with(normalise(text, self.recipe.data), self._names)
         if mask not in ids:
             raise InputError(f"there is no gap in {shown(text)}: write [MASK] where a word is missing")
         if len(ids) + 2 > most:
@@ -139,15 +139,19 @@ class Filler:
         logits[:, [token for token in self.tokenizer.special if token < logits.shape[1]]] = -torch.inf
         return logits.softmax(dim=1).cpu()
 
-    def _filled(self, ids: list[int], likely: Tensor, top: int) -> Filled:
+    @property
+    def _names(self) -> dict[str, int]:
+        """The ways to write a gap."""
+        return dict.fromkeys(MASKS, self.tokenizer.mask)
+
+    def _filled(self, text: str, likely: Tensor, top: int) -> Filled:
         values, order = likely.topk(min(top, likely.shape[1]), dim=1)  # (N, top)
-        best = iter(order[:, 0].tolist())
-        whole = [next(best) if token == self.tokenizer.mask else token for token in ids]
         gaps = [
             [Word(self._word(token), share) for token, share in zip(tokens, shares, strict=True) if share > 0]
             for tokens, shares in zip(order.tolist(), values.tolist(), strict=True)
         ]
-        return Filled(self.tokenizer.decode(whole), gaps)
+        whole = self.tokenizer.filled(normalise(text, self.recipe.data), self._names, order[:, :1].tolist())
+        return Filled(whole, gaps)
 
     def _word(self, token: int) -> str:
         """A token as a word: without the space that it may bring along, unless it is nothing else."""

@@ -2,7 +2,7 @@
 
 from glassformer.tasks.answering import SpanBatch, SpanCollator, answering_loss, span_loss
 from glassformer.tasks.classification import TextBatch, TextCollator, classification_loss, segments_of
-from glassformer.tasks.corruption import CorruptCollator, Corruption, corrupted, draw_spans, restored
+from glassformer.tasks.corruption import CorruptCollator, Corruption, corrupted, draw_spans, spans_of
 from glassformer.tasks.images import ImageBatch, ImageCollator, image_loss, normalised
 from glassformer.tasks.language import WindowBatch, WindowCollator, Windows, language_loss
 from glassformer.tasks.losses import class_loss, sequence_loss
@@ -42,10 +42,10 @@ __all__ = [
     "language_loss",
     "masked_loss",
     "normalised",
-    "restored",
     "segments_of",
     "sequence_loss",
     "span_loss",
+    "spans_of",
     "tagging_loss",
     "translation_loss",
 ]

@@ -54,8 +54,8 @@ def corrupted(tokens: Sequence[int], spans: NDArray[np.int64], sentinels: Sequen
     return source + list(tokens[at:]), [*target, sentinels[len(spans)]]
 
 
-def restored(source: Sequence[int], target: Sequence[int], sentinels: Sequence[int]) -> list[int]:
-    """The text that a source and its target were made of; a sentinel that the target does not explain is left out."""
+def spans_of(target: Sequence[int], sentinels: Sequence[int]) -> dict[int, list[int]]:
+    """What a target puts in the place of each sentinel; one that it does not explain is missing."""
     known = set(sentinels)
     spans: dict[int, list[int]] = {}
     span: list[int] = []
@@ -64,7 +64,7 @@ def restored(source: Sequence[int], target: Sequence[int], sentinels: Sequence[i
             span = spans.setdefault(token, [])
         else:
             span.append(token)
-    return [each for token in source for each in (spans.get(token, []) if token in known else [token])]
+    return spans
 
 
 @dataclass(frozen=True)

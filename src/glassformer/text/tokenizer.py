@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -156,10 +156,10 @@ class Tokenizer:
             self._add([AddedToken(MASKS[0], lstrip=self._by_words, special=True, normalized=False)])
 
     def add_sentinels(self) -> None:
-        """Add tokens that stand for hidden spans, if there are none."""
+        """Add tokens that stand for hidden spans, if there are none; they take spaces as a mask does."""
         if not self.sentinels:
             names = [SENTINEL.format(number) for number in range(SENTINELS)]
-            self._add([AddedToken(name, special=True, normalized=False) for name in names])
+            self._add([AddedToken(name, lstrip=self._by_words, special=True, normalized=False) for name in names])
 
     def _add(self, tokens: list[AddedToken]) -> None:
         self._engine.add_special_tokens(tokens)
@@ -167,14 +167,31 @@ class Tokenizer:
 
     def encode_with(self, text: str, names: Mapping[str, int]) -> list[int]:
         """The ids of a text in which some names stand for tokens, such as `[MASK]`; all else is text."""
+        ids = list[int]()
+        for piece, token in self._around(text, names):
+            ids += self.encode(piece)
+            ids += [] if token is None else [token]
+        return ids
+
+    def filled(self, text: str, names: Mapping[str, int], fillings: Iterable[Sequence[int]]) -> str:
+        """The text with what tokens spell in place of each of the names; all else stays as it is written."""
+        whole, tokens = "", iter(fillings)
+        for piece, token in self._around(text, names):
+            whole += piece
+            if token is not None:
+                last = self.encode(whole)[-1:]  # it decides whether a space comes next
+                words = self.decode([*last, *next(tokens)]).removeprefix(self.decode(last))
+                whole += words.lstrip(" ") if not whole or whole[-1].isspace() else words
+        return whole
+
+    def _around(self, text: str, names: Mapping[str, int]) -> Iterator[tuple[str, int | None]]:
+        """What stands before each of the names in a text, without the space that is the name's, and its token."""
         pieces = re.split("(" + "|".join(map(re.escape, names)) + ")", text)
-        added, ids = self._engine.get_added_tokens_decoder(), list[int]()
+        added = self._engine.get_added_tokens_decoder()
         for piece, after in zip(pieces[::2], [*pieces[1::2], None], strict=True):
             token = None if after is None else names[after]
             eaten = token is not None and token in added and added[token].lstrip
-            ids += self.encode(piece.removesuffix(" ") if eaten else piece)
-            ids += [] if token is None else [token]
-        return ids
+            yield piece.removesuffix(" ") if eaten else piece, token
 
     def frame(self, texts: Sequence[Sequence[str]], limit: int | None = None) -> list[list[int]]:
         """The ids of texts, or of pairs of texts, with the special tokens around and between; cut to the limit."""
