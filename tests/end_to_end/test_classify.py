@@ -1,5 +1,6 @@
 """Classifying by command: texts and images, files and pipes, and what cannot be read."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -42,6 +43,28 @@ def test_a_line_in_a_line_out_in_order(texts: Path, command: Command, tmp_path: 
     answer = command("classify", "--run", texts, "--json", stdin=b"a plum\n\n")
     first, second = map(json.loads, answer.out.splitlines())
     assert (first["label"], list(first["probabilities"]), second["label"]) == ("fruit", ["fruit"], None)
+
+
+def test_what_was_read_before_a_damage_is_answered(texts: Path, command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a saw\na plum\n", encoding="utf-8")
+    packed = gzip.compress(b"".join(b"the old hammer %d\n" % number for number in range(20_000)))
+    (tmp_path / "b.gz").write_bytes(packed[: len(packed) // 2])
+    for other, sentence in (("nowhere.txt", "cannot be read"), ("b.gz", "is a damaged or unfinished archive")):
+        answer = command("classify", "--run", texts, tmp_path / "a.txt", tmp_path / other)
+        assert answer.code == 2
+        assert [line.split("\t")[0] for line in answer.out.splitlines()][:2] == ["tool", "fruit"]
+        assert sentence in answer.err
+    assert len(answer.out.splitlines()) > 4096
+
+
+@pytest.mark.parametrize("held_out", [0.0, 0.2])
+def test_data_shows_labels_as_what_they_are(held_out: float, command: Command, tmp_path: Path) -> None:
+    file = table(tmp_path / "t.tsv", [(f"number {n}", f"label-{n % 40}") for n in range(400)])
+    asked = make_recipe(text_recipe(file, data={"valid": held_out, "test": 0.0}))
+    described = command("data", write(tmp_path / "r.toml", asked))
+    assert "  →  label-" in described.out
+    (line,) = [each for each in described.out.splitlines() if each.startswith("tokens per word")]
+    assert "target" not in line  # a label is no word
 
 
 @pytest.fixture(scope="module")

@@ -60,3 +60,18 @@ def test_texts_without_a_gap_get_a_sentence(command: Command, tmp_path: Path) ->
     command("train", write(tmp_path / "r.toml", make_recipe(asked)), "--out", tmp_path / "run")
     complains(command("fill", "--run", tmp_path / "run", "the cow"), 2, "there is no gap in 'the cow'")
     complains(command("fill", "--run", tmp_path / "run", "[MASK]", "--file", "x"), 2, "not both")
+
+
+def test_a_word_that_is_the_end_of_a_line_ends_none(command: Command, tmp_path: Path) -> None:
+    asked = recipe(stories(tmp_path / "t.txt"), "masked-language-modelling", train={"steps": 1})
+    command("train", write(tmp_path / "r.toml", make_recipe(asked)), "--out", tmp_path / "run")
+    told = command("fill", "--run", tmp_path / "run", "--top", "99", "the [MASK]", "the cow [MASK]").out
+    assert len(told.splitlines()) == 2
+    assert "⏎" in told
+
+
+def test_a_prompt_that_is_no_text_is_none(command: Command, tmp_path: Path) -> None:
+    asked = recipe(stories(tmp_path / "t.txt"), "language-modelling", train={"steps": 1})
+    command("train", write(tmp_path / "r.toml", make_recipe(asked)), "--out", tmp_path / "run")
+    told = command("generate", "--run", tmp_path / "run", "--json", "--length", "2", stdin=b"the\n\xff\n").out
+    assert [json.loads(line)["prompt"] for line in told.splitlines()] == ["the", None]

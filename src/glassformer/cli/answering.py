@@ -46,7 +46,7 @@ def answer(
     - `glassformer answer --run runs/squad --json < questions.jsonl`
     - `glassformer answer --run runs/squad2 --threshold 1.5 < questions.tsv`
     """
-    from glassformer.cli.lines import Lines, given
+    from glassformer.cli.lines import Lines, given, readable
     from glassformer.cli.showing import name_of
     from glassformer.run import Answerer, load_as
 
@@ -68,7 +68,7 @@ def answer(
     ):
         if as_json:
             facts = {"error": wrong} if wrong else asdict(found)
-            question = line if wrong or text is not None else _sides(line, text, name)[0]
+            question = readable(line) if wrong or text is not None else _sides(line, text, name)[0]
             sys.stdout.write(json.dumps({"question": question, **facts}, ensure_ascii=False) + "\n")
         else:
             sys.stdout.write("\n" if wrong else f"{' '.join(found.text.split())}\t{found.score:.4f}\n")

@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.cli.showing import bar, next_commands, quoted, refuse, say
 from glassformer.decoding import Sampler
 from glassformer.run import Denoiser, Filler, LanguageModel
-from glassformer.text import MASKS
+from glassformer.text import MASKS, on_a_line
 
 Examples = Sequence[tuple[str, str]]
 SAMPLES, WRITTEN = 3, 60  # texts that are shown, and how many tokens are written for each
@@ -39,7 +39,7 @@ def filled(run: Filler, folder: Path, examples: Examples) -> None:
     texts = [text for text in map(_gapped, examples) if len(run.tokenizer.encode(text)) < room][:SAMPLES]
     say("")
     for text, found in zip(texts, run.fill(texts, 3), strict=True):
-        likely = ", ".join(f"{word.word} {word.probability:.0%}" for word in found.gaps[0])
+        likely = ", ".join(f"{on_a_line(word.word)} {word.probability:.0%}" for word in found.gaps[0])
         say(f"  {_line(text)}  →  {likely}")
     _scores(run, folder, examples)
     next_commands(

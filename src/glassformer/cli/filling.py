@@ -54,7 +54,9 @@ def fill(
 
 def _plain(answer: dict[str, Any]) -> str:
     """A line for people: the words of each gap with their probabilities, or the text that was mended."""
+    from glassformer.text import on_a_line
+
     if "gaps" not in answer:
         return " ".join(answer["text"].split())
-    gaps = [[f"{each['word']}\t{each['probability']:.4f}" for each in gap] for gap in answer["gaps"]]
+    gaps = [[f"{on_a_line(each['word'])}\t{each['probability']:.4f}" for each in gap] for gap in answer["gaps"]]
     return "\t|\t".join("\t".join(gap) for gap in gaps)

@@ -39,7 +39,7 @@ def generate(
     - `glassformer generate --run runs/stories "The dog" --temperature 0.8 --top-p 0.9 --seed 7`
     - `glassformer generate --run runs/stories --json < beginnings.txt`
     """
-    from glassformer.cli.lines import Lines, given
+    from glassformer.cli.lines import Lines, given, readable
     from glassformer.decoding import Sampler
     from glassformer.run import LanguageModel, load_as
 
@@ -60,7 +60,7 @@ def generate(
     ):
         if as_json:
             facts = {"error": wrong} if wrong else {"text": found.text, "finished": found.finished}
-            sys.stdout.write(json.dumps({"prompt": prompt, **facts}, ensure_ascii=False) + "\n")
+            sys.stdout.write(json.dumps({"prompt": readable(prompt), **facts}, ensure_ascii=False) + "\n")
         else:
             sys.stdout.write(f"{'' if wrong else found.text}\n")
     lines.end()

@@ -22,6 +22,11 @@ def given(texts: list[str] | None, file: str) -> Iterator[str]:
     return iter(texts) if texts else each_line(file)
 
 
+def readable(line: str) -> str | None:
+    """A line as it was given; None of one that is no text."""
+    return None if isinstance(line, Garbled) else line
+
+
 class Lines(Generic[Item, Made]):
     """What is asked of a command, portion by portion; `check` makes of each what is worked with, or complains."""
 

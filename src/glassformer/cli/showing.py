@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -117,9 +117,23 @@ def each_line(file: str) -> Iterator[str]:
 
 
 def portions(lines: Iterator[Line]) -> Iterator[list[Line]]:
-    """Some lines at a time: an input of any length, or without end, gives its first outputs early."""
-    while portion := list(islice(lines, PORTION)):
-        yield portion
+    """Some lines at a time: an input of any length, or without end, gives its first outputs early.
+
+    Where it cannot be read any further, what was read before comes first, and then the complaint.
+    """
+    broken: InputError | None = None
+    while broken is None:
+        portion: list[Line] = []
+        try:
+            for line in islice(lines, PORTION):
+                portion.append(line)  # those before an error stay
+        except InputError as error:
+            broken = error
+        if portion:
+            yield portion
+        elif broken is None:
+            return
+    raise broken
 
 
 def tell_cut(rows: list[str], limit: int) -> None:
@@ -167,9 +181,9 @@ def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) ->
     for name, pairs in prepared.splits.items():
         if len(pairs):
             facts["splits"][name] = {"pairs": len(pairs), **_lengths(pairs.lengths)}
-    texts = _texts(prepared)
+    texts = _texts(prepared, recipe)
     facts["unknown"] = _unknown(prepared, recipe)
-    facts["tokens_per_word"] = _tokens_per_word(prepared, texts)
+    facts["tokens_per_word"] = _tokens_per_word(prepared, texts, _written(recipe))
     if as_json:
         sys.stdout.write(json.dumps(facts) + "\n")
         return
@@ -184,7 +198,7 @@ def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) ->
                 say(f"{name:6} {side}  mean {row['mean']:5.1f} tokens, longest {longest:4}   {row['histogram']}")
     words = facts["tokens_per_word"]
     if words:
-        say("tokens per word: " + ", ".join(f"{side} {words[side]:.2f}" for side in SIDES if words[side]))
+        say("tokens per word: " + ", ".join(f"{side} {each:.2f}" for side, each in words.items()))
     for name, shares in facts["unknown"].items():
         said = ", ".join(f"{side} {share:.2%}" for side, share in shares.items())
         say(f"beyond the vocabulary, {name}: {said} of the tokens")
@@ -192,14 +206,26 @@ def describe(prepared: Prepared, recipe: Recipe, samples: int, as_json: bool) ->
         say("  " + "  →  ".join(text if len(text) <= LONG else f"{text[:LONG]}…" for text in pair if text))
 
 
-def _texts(prepared: Prepared) -> list[tuple[str, str]]:
+def _texts(prepared: Prepared, recipe: Recipe) -> list[tuple[str, str]]:
     """Some pairs: of valid or test, which have their texts, or else what the tokens of train spell."""
     held_out = next(filter(None, map(prepared.held_out, ("valid", "test"))), None)
     if held_out is not None:
         return held_out[:SCORED]
-    pairs, source, target = prepared.splits["train"], prepared.source_tokenizer, prepared.target_tokenizer
+    pairs, source = prepared.splits["train"], prepared.source_tokenizer
     rows = range(min(len(pairs), SCORED))
-    return [(source.decode(pairs.source(row)), target.decode(pairs.target(row))) for row in rows]
+    return [(source.decode(pairs.source(row)), _target(prepared, recipe, pairs.target(row))) for row in rows]
+
+
+def _target(prepared: Prepared, recipe: Recipe, ids: Iterable[int]) -> str:
+    """What the numbers of a target mean: tokens, or labels; those of places in a text, nothing by themselves."""
+    if prepared.labels:
+        return " ".join(prepared.labels[number] for number in ids)
+    return prepared.target_tokenizer.decode(ids) if "target" in _written(recipe) else ""
+
+
+def _written(recipe: Recipe) -> tuple[str, ...]:
+    """The sides of an example that are text: a label is no word, nor is a place."""
+    return SIDES if recipe.task.kind == "translation" else SIDES[:1]
 
 
 def _lengths(lengths: np.ndarray[Any, Any]) -> dict[str, Any]:
@@ -218,24 +244,22 @@ def _unknown(prepared: Prepared, recipe: Recipe) -> dict[str, dict[str, float]]:
     """The share of tokens that are unknown, of each split and side, where whole words or letters are the tokens."""
     if recipe.tokenizer.kind not in ("word", "character") or recipe.tokenizer.path or recipe.model.pretrained:
         return {}
-    sides = SIDES if recipe.task.kind == "translation" else SIDES[:1]  # a label is no word
     found: dict[str, dict[str, float]] = {}
     for name, pairs in prepared.splits.items():
-        for column, side in enumerate(sides if len(pairs) else ()):
+        for column, side in enumerate(_written(recipe) if len(pairs) else ()):
             unknown, all_of = prepared.tokenizers[column].unknown, int(pairs.lengths[:, column].sum(dtype=np.int64))
             count = sum(int((tokens == unknown).sum()) for _, tokens in pairs.blocks(column))
             found.setdefault(name, {})[side] = count / max(all_of, 1)
     return found
 
 
-def _tokens_per_word(prepared: Prepared, texts: list[tuple[str, str]]) -> dict[str, float]:
-    """How many tokens a word between spaces becomes."""
+def _tokens_per_word(prepared: Prepared, texts: list[tuple[str, str]], sides: tuple[str, ...]) -> dict[str, float]:
+    """How many tokens a word between spaces becomes, on the sides that are text."""
     if not texts:
         return {}
     counts: Counter[str] = Counter()
     for pair in texts:
-        for side, text in zip(("source", "target"), pair, strict=True):
-            tokenizer = prepared.source_tokenizer if side == "source" else prepared.target_tokenizer
+        for side, text, tokenizer in zip(sides, pair, prepared.tokenizers, strict=False):
             counts[side] += len(tokenizer.encode(text))
             counts[f"{side} words"] += max(1, len(text.split()))
-    return {side: counts[side] / counts[f"{side} words"] for side in ("source", "target")}
+    return {side: counts[side] / counts[f"{side} words"] for side in sides}

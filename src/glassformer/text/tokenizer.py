@@ -265,7 +265,7 @@ class Tokenizer:
             if name is None:
                 raise InputError(f"the id {token} is not among the tokenizer's ids 0 to {self.size - 1}")
             plain = name if token in self.special else self._spelt(name)
-            self._shown[token] = plain.replace(" ", SPACE).replace("\n", "⏎").replace("\t", "⇥")
+            self._shown[token] = on_a_line(plain.replace(" ", SPACE))
         return self._shown[token]
 
     def _spelt(self, name: str) -> str:
@@ -284,6 +284,11 @@ class Tokenizer:
 
 
 BYTES = {letter: byte for byte, letter in enumerate(kinds.byte_letters())}
+
+
+def on_a_line(text: str) -> str:
+    """A text that ends no line and no column, for people to read."""
+    return text.replace("\n", "⏎").replace("\r", "␍").replace("\t", "⇥")
 
 
 def _packed(ids: list[int]) -> bytes:
