@@ -10,6 +10,7 @@ from glassformer.experiments import EXPERIMENTS, Finding
 
 # What is less than an experiment's own sizes; those that are not named are quick as they are.
 SMALL: dict[str, dict[str, Any]] = {
+    "gradient-flow": {"steps": 120, "length": 61, "count": 16},
     "dot-product-variance": {"queries": 500},
     "order-blind": {"steps": 120},
     "positions": {"steps": 150, "vocabulary": 8},

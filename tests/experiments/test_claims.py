@@ -21,6 +21,19 @@ def test_an_experiment_finds_what_it_says(found: Found, name: str) -> None:
     assert any(letter.isdigit() for letter in finding.measured)
 
 
+def test_gradients_vanish_or_explode_and_clipping_mends_one_of_both(found: Found) -> None:
+    finding = found("gradient-flow")
+    at = {(row["model"], row["distance"]): row["gradient"] for row in finding.rows if row["part"] == "flow"}
+    assert at["RNN", 50] < 1e-10 * at["RNN", 1]  # 1 % is all that was asked for
+    assert at["LSTM", 50] > 1e6 * at["RNN", 50]
+    assert at["GRU", 50] > 1e3 * at["RNN", 50]
+    assert 0.3 < at["Transformer", 50] / at["Transformer", 1] < 3
+    assert finding.facts["large_rnn_left"] > 100
+    assert finding.facts["exploding_clipped"] < 0.2 < 1 < finding.facts["exploding_open"]
+    assert min(finding.facts["vanished_clipped"], finding.facts["vanished_open"]) > 1.95
+    assert finding.facts["attended"] < 1.2
+
+
 def test_scores_spread_as_the_width_and_scaling_undoes_it(found: Found) -> None:
     finding = found("dot-product-variance")
     plain = [row for row in finding.rows if row["score"] == "q · k"]

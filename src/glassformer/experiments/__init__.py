@@ -36,6 +36,10 @@ class Experiment:
 
 
 CLAIMS = {  # in the order of the story
+    "gradient-flow": (
+        "Gradients vanish or explode on their way back through an RNN; gates mitigate that, attention gives a short "
+        "way round it."
+    ),
     "dot-product-variance": (
         "The variance of q · k grows as the width d; dividing by √d keeps it at 1 and the softmax alive."
     ),

@@ -60,10 +60,12 @@ def learn(
     progress: Progress = silent,
     name: str = "training",
     every: int = 10,
+    clip: float = 1.0,
 ) -> list[tuple[int, float]]:
     """Train a model; its mean loss over each `every` steps, with the step at which it was measured.
 
-    AdamW with a short warm-up and a linear fall of the rate; no dropout, no smoothing, on the CPU.
+    AdamW with a short warm-up and a linear fall of the rate; no dropout, no smoothing, on the CPU. A gradient longer
+    than `clip` is shortened to it; 0: none is.
     """
     options = Train(
         steps=steps,
@@ -71,6 +73,7 @@ def learn(
         schedule="linear",
         warmup=max(1, steps // 10),
         weight_decay=0.0,
+        clip=clip,
         smoothing=0.0,
         log_every=every,
         save_every=steps,
