@@ -11,6 +11,10 @@ from glassformer.experiments import EXPERIMENTS, Finding
 # What is less than an experiment's own sizes; those that are not named are quick as they are.
 SMALL: dict[str, dict[str, Any]] = {
     "gradient-flow": {"steps": 120, "length": 61, "count": 16},
+    "static-vs-contextual": {"sentences": 1000, "count": 20},
+    "long-memory": {"steps": 200, "distances": (12,)},
+    "bottleneck": {"steps": 400, "lengths": (4, 14), "count": 30},
+    "parallel-speed": {"lengths": (16, 128), "repeats": 5},
     "dot-product-variance": {"queries": 500},
     "order-blind": {"steps": 120},
     "positions": {"steps": 150, "vocabulary": 8},

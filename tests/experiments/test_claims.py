@@ -34,6 +34,45 @@ def test_gradients_vanish_or_explode_and_clipping_mends_one_of_both(found: Found
     assert finding.facts["attended"] < 1.2
 
 
+def test_what_came_long_ago_is_out_of_reach_of_an_rnn(found: Found) -> None:
+    facts = found("long-memory").facts
+    assert facts["parameters_most"] < 1.05 * facts["parameters_least"]
+    assert facts["reach RNN"] == 0  # of the one distance that is tried here
+    assert facts["far RNN"] < 0.25
+    assert min(facts["far GRU"], facts["far LSTM"]) > 0.5
+    assert facts["far Transformer"] > 0.95
+
+
+def test_a_fixed_vector_loses_long_sentences_and_attention_finds_them(found: Found) -> None:
+    facts = found("bottleneck").facts
+    fixed, attention = "LSTM, fixed vector", "LSTM with attention"
+    assert facts[f"short {attention}"] > 90
+    assert facts[f"long {attention}"] > facts[f"long {fixed}"] + 30
+    assert facts[f"beginning {attention}"] > 0.9
+    assert facts[f"beginning {fixed}"] < facts[f"beginning {attention}"] - 0.12
+
+
+def test_an_rnn_waits_at_every_step_and_a_block_does_not(found: Found) -> None:
+    finding = found("parallel-speed")
+    facts = finding.facts
+    assert facts["waits RNN"] == 3  # a product, a sum and a tanh
+    assert facts["waits LSTM"] >= 3
+    assert facts["waits Transformer block"] == 0
+    assert all(row["seconds"] > 0 for row in finding.rows)
+    assert facts["milliseconds LSTM, step by step in Python"] > facts["milliseconds Transformer block"]
+
+
+def test_a_word_with_two_senses_has_one_static_vector_and_two_in_context(found: Found) -> None:
+    facts = found("static-vs-contextual").facts
+    for word, one, other, strange in (("bank", "money", "river", "fruit"), ("apple", "fruit", "computers", "money")):
+        assert facts[f"told {word}"] > 0.95
+        assert min(facts[f"near {word} {one}"], facts[f"near {word} {other}"]) > 0.6
+        assert (
+            min(facts[f"static {word} {one}"], facts[f"static {word} {other}"])
+            > facts[f"static {word} {strange}"] + 0.3
+        )
+
+
 def test_scores_spread_as_the_width_and_scaling_undoes_it(found: Found) -> None:
     finding = found("dot-product-variance")
     plain = [row for row in finding.rows if row["score"] == "q · k"]

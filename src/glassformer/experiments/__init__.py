@@ -36,9 +36,19 @@ class Experiment:
 
 
 CLAIMS = {  # in the order of the story
+    "static-vs-contextual": (
+        '"bank" and "apple" have one vector in Word2Vec, and one for each of their senses in a contextual model.'
+    ),
     "gradient-flow": (
         "Gradients vanish or explode on their way back through an RNN; gates mitigate that, attention gives a short "
         "way round it."
+    ),
+    "long-memory": "Information from long ago is hard to reach for a model that reads step by step.",
+    "bottleneck": (
+        "A fixed context vector loses the beginning of long sentences, of about 30 words; attention looks back at it."
+    ),
+    "parallel-speed": (
+        "An RNN is slow on long sequences, as each step waits for the last; a Transformer reads all at once."
     ),
     "dot-product-variance": (
         "The variance of q · k grows as the width d; dividing by √d keeps it at 1 and the softmax alive."

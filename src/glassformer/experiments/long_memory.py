@@ -59,16 +59,16 @@ def run(
         **{f"far {name}": at[name, far] for name in WIDTHS},
     }
     return Finding(
-        method=f"Texts of one of {SYMBOLS} symbols to remember, more symbols drawn at random, and a question at the end "
-        f"{' or '.join(map(str, distances))} steps after the first. For each distance a language model of each kind, "
-        f"all with {facts['parameters_least']:,.0f} to {facts['parameters_most']:,.0f} parameters, learned for {steps} "
-        f"steps of 32 new texts by AdamW at the rate {RATE:g}, and answered 500 others. A symbol counts as remembered "
-        f"where {KNOWN:.0%} of the answers are right.",
+        method=f"Texts of one of {SYMBOLS} symbols to remember, more symbols drawn at random, and a question at the "
+        f"end, {' or '.join(map(str, distances))} steps after the first. For each distance a language model of each "
+        f"kind, all with {facts['parameters_least']:,.0f} to {facts['parameters_most']:,.0f} parameters, learned for "
+        f"{steps} steps of 32 new texts by AdamW at the rate {RATE:g}, and answered 500 others. A symbol counts as "
+        f"remembered where {KNOWN:.0%} of the answers are right.",
         measured=f"With as many parameters and steps, the RNN remembers a symbol over {reach['RNN']} steps, the LSTM "
-        f"over {reach['LSTM']}, the GRU over {reach['GRU']}, the Transformer over {reach['Transformer']}, the farthest "
-        f"that was tried. There the RNN is right in {at['RNN', far]:.0%}, the LSTM in {at['LSTM', far]:.0%}, the GRU in "
-        f"{at['GRU', far]:.0%} and the Transformer in {at['Transformer', far]:.0%} of the texts; a guess in "
-        f"{GUESS:.0%}.",
+        f"over {reach['LSTM']}, the GRU over {reach['GRU']}, the Transformer over {reach['Transformer']}; {far} is the "
+        f"farthest that was tried. There the RNN is right in {at['RNN', far]:.0%}, the LSTM in "
+        f"{at['LSTM', far]:.0%}, the GRU in {at['GRU', far]:.0%} and the Transformer in "
+        f"{at['Transformer', far]:.0%} of the texts; a guess in {GUESS:.0%}.",
         holds=reach["Transformer"] == far
         and reach["RNN"] < far
         and at["RNN", far] < 3 * GUESS
