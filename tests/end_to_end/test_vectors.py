@@ -47,5 +47,6 @@ def test_what_is_wrong_is_a_sentence(command: Command, learned: Path, tmp_path: 
     train = ("vectors", "train", tmp_path / "bad.txt", "--out")
     complains(command(*train, tmp_path / "v.txt", "--with", "glove"), 2, '--with is "glove": expected ours or gensim')
     complains(command(*train, tmp_path / "no" / "v.txt"), 2, "there is no folder")
+    complains(command(*train, tmp_path), 2, "it is a folder; name a file")
     complains(command(*train, tmp_path / "v.txt"), 2, "fewer than two words occur 5 times")
     assert not (tmp_path / "v.txt").exists()

@@ -69,6 +69,13 @@ def test_pairs_stay_in_their_sentence_and_window() -> None:
     assert {pair for pair in within if abs(pair[0] - pair[1]) == 1} <= found <= within
 
 
+def test_few_words_have_few_neighbours() -> None:
+    for count in range(4):  # fewer than the window is wide
+        centres, near = pairs(torch.arange(count), torch.zeros(count), 5, torch.Generator().manual_seed(0))
+        assert centres.shape == near.shape
+        assert len(centres) >= 2 * max(count - 1, 0)
+
+
 def test_frequent_words_are_kept_as_the_paper_says() -> None:
     kept = keeping(torch.tensor([900.0, 100.0]), 0.09)
     assert kept.tolist() == pytest.approx([0.1**0.5 + 0.1, 1.0], abs=1e-6)
@@ -78,6 +85,10 @@ def test_frequent_words_are_kept_as_the_paper_says() -> None:
 def test_what_cannot_be_learned_is_a_sentence() -> None:
     with pytest.raises(InputError, match="fewer than two words occur 5 times or more"):
         skip_gram([["a", "b"]])
+    with pytest.raises(InputError, match="no sentence has two words that occur 2 times or more"):
+        skip_gram([["a"], ["b"]] * 2, Settings(least=2))
+    with pytest.raises(InputError, match="too little to learn from"):
+        skip_gram([["a", "b"]], Settings(least=1, epochs=1))  # frequent words are skipped: of 2, usually both
     with pytest.raises(ConfigurationError, match="window must be at least 1, not 0"):
         Settings(window=0)
     assert counted([["b", "a", "b"]], 1) == (["b", "a"], [2, 1])

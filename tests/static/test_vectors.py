@@ -85,6 +85,7 @@ def test_gensim_reads_what_we_write_and_we_what_it_writes(tmp_path: Path) -> Non
         (b"2 2\nking 1 2\nqueen 1 nan\n", ":3: the vector of 'queen' has a place that is no finite number"),
         (b"2 2\nking 1 2\n\xff\xfe 1 2\n", r":3: is not UTF-8 text \(byte 0\)"),
         (b"1 2\nking 1 2\nqueen 1 2\n", ":3: one vector too many: the first line says 1"),
+        (b"999999999999999 2\nking 1 2\n", ":2: the file ends here, after 1 of the 999,999,999,999,999 vectors"),
         (b"3 2\nking 1 2\nqueen 1 2\n", ":3: the file ends here, after 2 of the 3 vectors it promises"),
     ],
 )

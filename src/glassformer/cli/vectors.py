@@ -43,6 +43,8 @@ def train(
         raise ConfigurationError(f'--with is "{program}": expected {" or ".join(WITH)}')
     if not out.parent.is_dir():
         raise ConfigurationError(f"{out} cannot be written: there is no folder {out.parent}")
+    if out.is_dir():
+        raise ConfigurationError(f"{out} cannot be written: it is a folder; name a file, such as {out / 'vectors.txt'}")
     from glassformer.cli.showing import bar, read_lines, say
     from glassformer.static import gensim_vectors, skip_gram, words_of, write_vectors
     from glassformer.static.skipgram import Settings

@@ -85,10 +85,12 @@ def skip_gram(
     optimiser = torch.optim.SparseAdam(model.parameters(), lr=rate)
     frequent = torch.tensor(counts, dtype=torch.float64)
     drawn = frequent.pow(POWER).cumsum(0) / frequent.pow(POWER).sum()  # (V)
+    learned = 0
     for epoch in range(chosen.epochs):
         kept = torch.rand(len(tokens), generator=dice) < keeping(frequent, chosen.sample)[tokens]  # (N)
         centres, near = pairs(tokens[kept], places[kept], chosen.window, dice)
         order = torch.randperm(len(centres), generator=dice)
+        learned += len(order)
         for first in range(0, len(order), batch):
             rows = order[first : first + batch]  # (B)
             dots = torch.rand(len(rows), chosen.negatives, generator=dice, dtype=torch.float64)
@@ -100,6 +102,8 @@ def skip_gram(
             optimiser.step()  # type: ignore[no-untyped-call]
             if progress is not None:
                 progress(round(1000 * done), 1000)
+    if not learned:
+        raise InputError("there is too little to learn from: of so few words, all that stood together were skipped")
     return make_vectors(words, model.words.weight.detach().numpy())
 
 
@@ -109,6 +113,9 @@ def counted(sentences: Sequence[Sequence[str]], least: int) -> tuple[list[str], 
     kept = sorted((word for word in counts if counts[word] >= least), key=lambda word: (-counts[word], word))
     if len(kept) < 2:
         raise InputError(f"there is nothing to learn from: fewer than two words occur {least} times or more")
+    known = {*kept}
+    if not any(sum(word in known for word in sentence) > 1 for sentence in sentences):
+        raise InputError(f"there is nothing to learn from: no sentence has two words that occur {least} times or more")
     return kept, [counts[word] for word in kept]
 
 
@@ -123,7 +130,8 @@ def pairs(tokens: Tensor, places: Tensor, window: int, dice: torch.Generator) ->
     reach = torch.randint(1, window + 1, (len(tokens),), generator=dice)  # (N)
     centres, near = [], []
     for distance in range(1, window + 1):
-        left, right = torch.arange(len(tokens) - distance), torch.arange(distance, len(tokens))
+        left = torch.arange(max(len(tokens) - distance, 0))
+        right = left + distance
         together = places[left] == places[right]
         for centre, other in ((left, right), (right, left)):
             seen = together & (reach[centre] >= distance)

@@ -104,20 +104,20 @@ def read_vectors(path: Path) -> Vectors:
         with path.open("rb") as file:
             count, width = _header(file.readline(), path)
             found: dict[str, int] = {}
-            table = np.zeros((count, width), np.float32)
+            numbers = bytearray()  # as many as there are, whatever the header promises
             line = 1
             for line, data in enumerate(file, start=2):
                 if line > count + 1:
                     raise DataError(f"{path}:{line}: one vector too many: the first line says {count:,}")
                 word, values = _row(data, width, f"{path}:{line}")
                 if word not in found:
-                    table[len(found)] = values
+                    numbers += values.tobytes()
                     found[word] = line
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     if line < count + 1:
         raise DataError(f"{path}:{line}: the file ends here, after {line - 1:,} of the {count:,} vectors it promises")
-    return make_vectors(list(found), table[: len(found)])
+    return make_vectors(list(found), np.frombuffer(numbers, np.float32).reshape(-1, width))
 
 
 def _header(data: bytes, path: Path) -> tuple[int, int]:
