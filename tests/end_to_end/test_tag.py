@@ -35,6 +35,15 @@ def test_objects_have_a_tag_and_a_probability_for_each_word(tagger: Path, comman
     assert second == {"words": [], "tags": [], "probabilities": []}
 
 
+def test_a_line_that_is_no_text_leaves_the_others_theirs(tagger: Path, command: Command) -> None:
+    answer = command("tag", "--run", tagger, stdin=b"we walk\n\xff\nwe walk\n")
+    assert answer.code == 2
+    assert answer.out.splitlines() == ["we walk\tPRON VERB", "", "we walk\tPRON VERB"]
+    assert answer.err.splitlines()[0] == "glassformer: standard input:2: is not UTF-8 text"
+    lines = command("tag", "--run", tagger, "--json", stdin=b"we walk\n\xff\n").out.splitlines()
+    assert json.loads(lines[1]) == {"error": "standard input:2: is not UTF-8 text"}
+
+
 def test_what_it_writes_can_be_evaluated(tagger: Path, command: Command, tmp_path: Path) -> None:
     written = command("tag", "--run", tagger, "they must fish", "we walk").out
     (tmp_path / "own.tsv").write_text(written, encoding="utf-8")

@@ -55,9 +55,11 @@ def tag(
         return [asdict(next(answers)) if words else nothing for words in sentences]
 
     lines = Lines("tagging", "texts", words_of)
-    for _, answer, _ in lines.answered(asked, tagged):
-        line = json.dumps(answer, ensure_ascii=False) if as_json else _plain(answer)
-        sys.stdout.write(f"{line}\n")
+    for _, answer, wrong in lines.answered(asked, tagged):
+        if as_json:
+            sys.stdout.write(json.dumps({"error": wrong} if wrong else answer, ensure_ascii=False) + "\n")
+        else:
+            sys.stdout.write(f"{'' if wrong else _plain(answer)}\n")
     lines.end()
 
 
