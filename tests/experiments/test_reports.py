@@ -3,8 +3,6 @@
 import csv
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,10 +69,18 @@ def test_what_fails_halfway_is_not_taken_for_done(tmp_path: Path) -> None:
     assert report.read(tmp_path) is None
 
 
-def test_a_file_in_the_way_is_said_to_be(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [["dot-product-variance"], ["--all"]])
+def test_a_file_in_the_way_is_said_to_be_before_anything_is_tried(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file: cannot be a folder"):
         report.write(COUNTING, FINDING, 0, tmp_path / "file")
+    monkeypatch.setattr(Experiment, "run", lambda *_: pytest.fail("it was tried"))
+    with pytest.raises(SystemExit) as end:
+        main(["experiment", *words, "--out", str(tmp_path / "file")])
+    assert end.value.code == 2
+    assert "file: cannot be a folder for experiments" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -121,17 +127,14 @@ def test_an_experiment_leaves_the_callers_dice_alone(monkeypatch: pytest.MonkeyP
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from glassformer.cli import main; main(sys.argv[1:])"
-    return subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code, "experiment", *words], capture_output=True, text=True, cwd=folder, env=os.environ
-    )
-
-
-def test_the_command_writes_a_folder_and_says_what_was_found(tmp_path: Path) -> None:
-    done = run("dot-product-variance", "--seed", "2", "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
+def test_the_command_writes_a_folder_and_says_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["experiment", "dot-product-variance", "--seed", "2", "--json"])
+    assert end.value.code == 0
+    facts = json.loads(capsys.readouterr().out)
     assert facts["holds"] is True
     assert facts["seed"] == 2
     assert facts["seconds"] > 0

@@ -70,10 +70,11 @@ def _list(as_json: bool) -> None:
 def _one(name: str, seed: int, folder: Path | None, as_json: bool) -> None:
     from glassformer.cli.progress import TrainingProgress
     from glassformer.experiments import find
-    from glassformer.experiments.report import verdict, write
+    from glassformer.experiments.report import make_folder, verdict, write
 
     found, start = find(name), perf_counter()
     place = HOME / name if folder is None else folder
+    make_folder(place)
     with TrainingProgress() as progress:
         finding = found.run(seed, progress.stage)
     result = write(found, finding, seed, place)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from glassformer.errors import Stopped, TrainingError
 from glassformer.experiments import EXPERIMENTS, Experiment, Finding
-from glassformer.experiments.report import Result, read, verdict, write
+from glassformer.experiments.report import Result, make_folder, read, verdict, write
 from glassformer.writing import replacing
 
 HEAD = """<!doctype html>
@@ -32,6 +32,7 @@ def build(
     What is there already, with the same seed, is left unless `again`. One that fails does not keep the others from
     being done; in the end it is said which did.
     """
+    make_folder(folder)
     results: list[Result] = []
     failures: list[str] = []
     for number, experiment in enumerate(EXPERIMENTS.values(), start=1):
@@ -56,7 +57,6 @@ def build(
 
 
 def _write_index(results: Sequence[Result], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("index.md", markdown(results)), ("index.html", html(results))):
         with replacing(folder / name) as path:
             path.write_text(text, encoding="utf-8")

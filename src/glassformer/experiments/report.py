@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
 from glassformer.errors import InputError
@@ -35,11 +36,8 @@ class Result:
 
 
 def write(experiment: Experiment, finding: Finding, seed: int, folder: Path) -> Result:
-    """Make the folder of an experiment, or make it anew."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be a folder for the experiment: {error.strerror}") from None
+    """Fill the folder of an experiment, or fill it anew."""
+    make_folder(folder)
     (folder / LAST).unlink(missing_ok=True)
     with look():
         figure = finding.draw()
@@ -54,6 +52,16 @@ def write(experiment: Experiment, finding: Finding, seed: int, folder: Path) -> 
     with replacing(folder / LAST) as path:
         path.write_text(json.dumps(asdict(result), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return result
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that can be written to; called before there is anything to write, so that no work is lost."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be a folder for experiments: {error.strerror}") from None
 
 
 def read(folder: Path) -> Result | None:

@@ -65,6 +65,7 @@ def run(
     steps: int = 100,
     depths: Sequence[int] = (1, 2, 4, 8),
     gains: Sequence[float] = (1.5, 2.0, 4.0),
+    new: int = 500,
 ) -> Finding:
     """The same training at several depths with and without each; then with and without norms from larger numbers."""
     rows: list[Row] = []
@@ -74,11 +75,12 @@ def run(
             model = _model(name, depth, 1.0, seed)
             if depth == deep:
                 rows += [{"part": "gradient", "variant": name, **row} for row in _gradients(model, seed)]
-            loss = _trained(model, steps, seed, progress, f"{depth} blocks, {name}")
+            loss = _trained(model, steps, new, seed, progress, f"{depth} blocks, {name}")
             rows.append({"part": "depth", "variant": name, "depth": depth, "gain": 1.0, "loss": loss})
     for name in (PRE, RESIDUAL):
         for gain in gains:
-            loss = _trained(_model(name, deep, gain, seed), steps, seed, progress, f"{gain:g} times as large, {name}")
+            what = f"{gain:g} times as large, {name}"
+            loss = _trained(_model(name, deep, gain, seed), steps, new, seed, progress, what)
             rows.append({"part": "gain", "variant": name, "depth": deep, "gain": gain, "loss": loss})
     losses = {(row["variant"], row["depth"], row["gain"]): row["loss"] for row in rows if "loss" in row}
     first = {row["variant"]: row["gradient"] for row in rows if row.get("block") == 1}
@@ -97,7 +99,7 @@ def run(
     return Finding(
         method=f"Decoders of {', '.join(map(str, depths))} blocks learned for {steps} steps to go on with sequences "
         f"that count up by a constant modulo {MODULUS}, at the rate {RATE:g} and from the same initialisation; the "
-        f"loss is that of 500 new sequences, at most {WORST:g}. At {deep} blocks, residuals with and without norms "
+        f"loss is that of {new} new sequences, at most {WORST:g}. At {deep} blocks, residuals with and without norms "
         f"also began with matrices {' and '.join(f'{gain:g}' for gain in gains)} times as large. "
         "The gradient is that of the loss by each block's parameters before the first step.",
         measured=f"With {deep} blocks the loss falls to {facts['pre']:.2f} nats with residuals and norms before each "
@@ -133,13 +135,13 @@ def _model(variant: str, depth: int, gain: float, seed: int) -> DecoderOnly:
     return model
 
 
-def _trained(model: DecoderOnly, steps: int, seed: int, progress: Progress, name: str) -> float:
-    """The loss after training, at most `WORST`, also where it ended in numbers that are none."""
+def _trained(model: DecoderOnly, steps: int, new: int, seed: int, progress: Progress, name: str) -> float:
+    """The loss of some new sequences after training, at most `WORST`, also where it ended in numbers that are none."""
     try:
         learn(model, counting, language_loss, steps, RATE, seed, progress, name)
     except TrainingError:
         return WORST
-    loss = mean_loss(model, counting(np.random.default_rng([seed, 3]), 500), language_loss)
+    loss = mean_loss(model, counting(np.random.default_rng([seed, 3]), new), language_loss)
     return min(loss, WORST) if math.isfinite(loss) else WORST
 
 
