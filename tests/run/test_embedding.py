@@ -136,6 +136,8 @@ def test_what_does_not_fit_is_a_sentence(vectors: Path, tmp_path: Path) -> None:
     fails("no.txt: cannot be read", embeddings=str(tmp_path / "no.txt"))
     write_vectors(make_vectors(["zebra"], np.ones((1, 8))), vectors)
     fails("none of the tokenizer's tokens has a vector", embeddings=str(vectors))
+    write_vectors(make_vectors(["plum", "saw"], np.zeros((2, 8))), vectors)
+    fails("all vectors in .*vectors.txt that the tokenizer knows are zero", embeddings=str(vectors))
     for model, complaint in (
         ({"embeddings_learn": False}, "model.embeddings names no vectors to keep"),
         ({"embeddings": "one-hot", "pretrained": "x"}, "no place beside model.pretrained"),

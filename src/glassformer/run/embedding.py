@@ -51,10 +51,12 @@ def fill(model: nn.Module, section: Model, tokenizer: Tokenizer, pairs: TokenPai
     name = str(section.embeddings)
     embedding = next(part for part in model.modules() if isinstance(part, Embedding))
     numbers, rows = TABLES.get(name, _from_file)(name, embedding, tokenizer, pairs)
+    theirs = rows.square().sum(dim=1).mean().sqrt()
+    if not theirs > 0:
+        raise ConfigurationError(f"model.embeddings: all vectors in {name} that the tokenizer knows are zero")
     with torch.no_grad():
         size = embedding.weight.square().sum(dim=1).mean().sqrt()
-        rows = rows.to(embedding.weight) * (size / rows.square().sum(dim=1).mean().sqrt().to(size))
-        embedding.weight[numbers] = rows
+        embedding.weight[numbers] = rows.to(embedding.weight) * (size / theirs.to(size))
     embedding.weight.requires_grad_(section.embeddings_learn)
     shown = name if name in TABLES else Path(name).name
     return Filled(shown, len(numbers), tokenizer.size, section.embeddings_learn)
