@@ -82,9 +82,17 @@ def test_a_label_unseen_in_training_is_counted_and_told(tmp_path: Path, trained:
     )
     run = gf.train(text_recipe(train, source={"valid": str(valid)}, train={"steps": 2}), tmp_path / "run")
     assert '"label unseen in training": 1' in (run.path / "data.json").read_text(encoding="utf-8")
+    assert "toy" not in [label for _, label in run.pairs("valid")]
+    assert len(run.evaluate(run.pairs("valid")).answers) == len(run.pairs("valid"))  # so the others can be scored
     sentence = "'tols' is not among the labels of this run's training: did you mean tool?"
     with pytest.raises(InputError, match=re.escape(sentence)):
         trained.evaluate([("a hammer", "tols")])
+
+
+def test_nothing_is_validated_on_labels_that_are_all_unseen(tmp_path: Path) -> None:
+    train, valid = table(tmp_path / "t.tsv", examples(60)), table(tmp_path / "v.tsv", [("x", "toy")])
+    asked = text_recipe(train, source={"valid": str(valid)}, train={"steps": 2, "validate_every": 1})
+    assert gf.train(asked, tmp_path / "run").classify(["a hammer"])
 
 
 def test_empty_texts_are_told(trained: Classifier) -> None:

@@ -30,9 +30,7 @@ Report = tuple[dict[str, Any], list[str]]  # facts for programs, lines for peopl
 
 def texts_classified(run: Classifier, folder: Path, examples: Examples) -> None:
     """Show what a run makes of texts that it never saw."""
-    known = [each for each in examples if each[1] in run.labels]
-    names = [_short(source) for source, _ in known]
-    _finished(run, folder, known, names)
+    _finished(run, folder, examples, [_short(source) for source, _ in examples])
     shortest = min((source for source, _ in examples), key=len).split(BETWEEN)
     texts = [quoted(shorten(each, WIDEST, placeholder="")) for each in shortest]
     said = f"echo {texts[0]}" if len(texts) == 1 else rf"printf '%s\t%s\n' {' '.join(texts)}"

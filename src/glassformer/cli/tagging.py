@@ -71,11 +71,10 @@ def tagged(run: Tagger, folder: Path, examples: Examples) -> None:
     """Show what a run makes of sentences that it never saw."""
     from glassformer.cli.showing import bar, next_commands, quoted, say
 
-    known = [each for each in examples if {*run.labels}.issuperset(each[1].split())]
-    with bar("testing", len(known)) as progress:
-        found = run.evaluate(known, progress)
+    with bar("testing", len(examples)) as progress:
+        found = run.evaluate(examples, progress)
     say("")
-    for (_, right), answer in list(zip(known, found.answers, strict=True))[:SHOWN]:
+    for (_, right), answer in list(zip(examples, found.answers, strict=True))[:SHOWN]:
         pairs = zip(answer.words, answer.tags, right.split(), strict=True)
         say("  " + " ".join(f"{word}/{said}" + (f"(right: {tag})" if said != tag else "") for word, said, tag in pairs))
     for line in ["", *_lines(found, run.labels)]:

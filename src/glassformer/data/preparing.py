@@ -54,6 +54,7 @@ class Prepared:
     labels: list[str] = field(default_factory=list)  # of texts or of words, in the order of their numbers
     habits: Habits | None = None  # of a checkpoint that writes; None: those of a model that begins here
     sample: Path | None = None  # some of a classification's training texts with their labels, for a baseline
+    labels_of: Callable[[str], list[str]] | None = None  # a target, where there are labels
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
@@ -61,8 +62,9 @@ class Prepared:
         return self.source_tokenizer, self.target_tokenizer
 
     def held_out(self, split: str) -> list[tuple[str, str]]:
-        """The texts of valid or test."""
-        return self.splits[split].all_texts()
+        """The texts of valid or test; without those that have a label which is not in training."""
+        texts, known = self.splits[split].all_texts(), {*self.labels}
+        return [each for each in texts if self.labels_of is None or known.issuperset(self.labels_of(each[1]))]
 
 
 def prepare(
@@ -83,20 +85,22 @@ def prepare(
         _suit(given[0], recipe.task.kind)
     try:
         folder = cache / caches.fingerprint(recipe, base, cache, given, habits)
-        prepared = _open(folder, given, habits)
+        prepared = _open(folder, recipe, given, habits)
         if prepared is not None:
             return prepared
         tell = progress or (lambda stage, done, total: None)
         caches.fill(cache, folder, lambda making: _make(recipe, base, making, tell, given, habits))
     except OSError as error:
         raise TrainingError(f"{cache}: the prepared data cannot be written: {error.strerror or error}") from None
-    prepared = _open(folder, given, habits)
+    prepared = _open(folder, recipe, given, habits)
     if prepared is None:
         raise DataError(f"{folder}: was written but cannot be read back: the disk may be damaged")
     return prepared
 
 
-def _open(folder: Path, given: tuple[Tokenizer, Tokenizer] | None, habits: Habits | None) -> Prepared | None:
+def _open(
+    folder: Path, recipe: Recipe, given: tuple[Tokenizer, Tokenizer] | None, habits: Habits | None
+) -> Prepared | None:
     """The corpus in a folder; None if it is not there or not whole."""
     contents = caches.check(folder)
     if contents is None:
@@ -106,7 +110,8 @@ def _open(folder: Path, given: tuple[Tokenizer, Tokenizer] | None, habits: Habit
     checksums = {name: values for name, values in contents["files"].items() if not name.endswith(".json")}
     report = Report.from_dict(contents["report"])
     sample = folder / SAMPLE if SAMPLE in contents["files"] else None
-    return Prepared(source, target, splits, report, checksums, contents["labels"], habits, sample)
+    labels_of = LABELS.get(recipe.task.kind)
+    return Prepared(source, target, splits, report, checksums, contents["labels"], habits, sample, labels_of)
 
 
 def _saved(folder: Path) -> tuple[Tokenizer, Tokenizer]:

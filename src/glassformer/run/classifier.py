@@ -73,7 +73,7 @@ class Classifier:
 
     def measure(self, examples: Sequence[tuple[str, str]], most: int) -> dict[str, float]:
         """What validation tells."""
-        return self.evaluate([example for example in examples if example[1] in self.labels]).summary()
+        return self.evaluate(examples).summary()
 
     @torch.inference_mode()
     def _log_probabilities(self, texts: Sequence[Text], progress: Progress | None = None) -> tuple[Tensor, list[int]]:

@@ -29,7 +29,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from glassformer.data import TokenPairs
 from glassformer.errors import ConfigurationError, RunError, TrainingError
 from glassformer.locking import take
 from glassformer.recipe import Recipe
@@ -161,9 +160,9 @@ def read_model(folder: Path) -> nn.Module:
     return model.eval()
 
 
-def write_pairs(folder: Path, split: str, pairs: TokenPairs) -> None:
+def write_pairs(folder: Path, split: str, pairs: Sequence[tuple[str, str]]) -> None:
     """Write the texts of a split that was kept out of training."""
-    rows = (dict(zip(("source", "target"), texts, strict=True)) for texts in pairs.all_texts())
+    rows = ({"source": source, "target": target} for source, target in pairs)
     write_text(folder / f"{split}.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 

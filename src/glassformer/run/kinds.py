@@ -106,6 +106,14 @@ class Corpus(Protocol):
         ...
 
 
+def _keep_pairs(path: Path, split: str, corpus: Corpus) -> None:
+    files.write_pairs(path, split, corpus.held_out(split))
+
+
+def _keep_images(path: Path, split: str, corpus: Corpus) -> None:
+    write_images(path, split, corpus.splits[split])
+
+
 @dataclass(frozen=True)
 class Kind:
     """What belongs to a task."""
@@ -115,7 +123,7 @@ class Kind:
     use: Callable[[Recipe, nn.Module, Any, Path | None], Use]
     load: Callable[[Path, str], Use]
     prepare: Callable[[Recipe, Path, Path, Progress | None], Corpus] = prepare_texts
-    keep: Callable[[Path, str, Any], None] = files.write_pairs  # held-out examples, in the run's folder
+    keep: Callable[[Path, str, Corpus], None] = _keep_pairs  # held-out examples, in the run's folder
     note: Callable[[Path, Any], None] = lambda path, corpus: None  # what else the folder keeps of the corpus
 
 
@@ -222,7 +230,7 @@ KINDS: dict[str, Kind] = {
         classification_loss, _texts, _labelling(Classifier), _load_labelling(Classifier), note=_keep_sample
     ),
     "tagging": Kind(tagging_loss, _tags, _labelling(Tagger), _load_labelling(Tagger)),
-    "images": Kind(image_loss, _images, _seeing, _load_image_classifier, prepare_images, write_images),
+    "images": Kind(image_loss, _images, _seeing, _load_image_classifier, prepare_images, _keep_images),
     "answering": Kind(answering_loss, _windows, _alone(Answerer), _load(Answerer)),
     "language-modelling": Kind(language_loss, _documents, _alone(LanguageModel), _load(LanguageModel)),
     "masked-language-modelling": Kind(masked_loss, _gaps, _alone(Filler), _load(Filler)),

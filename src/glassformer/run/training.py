@@ -208,7 +208,7 @@ def _write_setting(recipe: Recipe, out: Path, prepared: Corpus, model: nn.Module
                 raise RunError(f"the data has changed since {out} was begun: to resume, it must be the same")
         files.write_setting(out, recipe, model, now, prepared.labels)
         for split in files.HELD_OUT:
-            KINDS[recipe.task.kind].keep(out, split, prepared.splits[split])
+            KINDS[recipe.task.kind].keep(out, split, prepared)
         KINDS[recipe.task.kind].note(out, prepared)
         files.write_text(path, json.dumps(facts, indent=2) + "\n")
     except (json.JSONDecodeError, KeyError, TypeError) as error:
