@@ -131,11 +131,12 @@ def _header(data: bytes, path: Path) -> tuple[int, int]:
 def _row(data: bytes, width: int, place: str) -> tuple[str, Table]:
     try:
         word, *numbers = data.rstrip().decode("utf-8").split(" ")
-        if not word or len(numbers) != width:
-            raise DataError(f"{place}: {len(numbers)} numbers after {word!r}: expected {width}")
-        values = np.array(numbers, np.float32)
     except UnicodeDecodeError as error:
         raise DataError(f"{place}: is not UTF-8 text (byte {error.start})") from None
+    if not word or len(numbers) != width:
+        raise DataError(f"{place}: {len(numbers)} numbers after {word!r}: expected {width}")
+    try:
+        values = np.array(numbers, np.float32)
     except ValueError as error:
         raise DataError(f"{place}: {error}") from None
     if not np.isfinite(values).all():
