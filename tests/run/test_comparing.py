@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -157,6 +158,16 @@ def test_bad_words_are_told(compared: tuple[Path, dict[str, Any], list[str]], tm
     sides = [Entry("a", twin.recipe, out / "small-seed0"), Entry("b", twin.recipe, tmp_path / "twin")]
     with pytest.raises(InputError, match="a and b cannot be compared: their valid examples differ"):
         compare(sides, tmp_path / "out", split="valid")
+
+
+def test_without_held_out_examples_there_is_nothing_to_compare_on(
+    compared: tuple[Path, dict[str, Any], list[str]], tmp_path: Path
+) -> None:
+    names = [copytree(compared[0] / "runs" / f"{name}-seed0", tmp_path / name) for name in ("small", "large")]
+    for name in names:
+        (name / "test.jsonl").write_text("", encoding="utf-8")
+    with pytest.raises(InputError, match=r"no run has test examples; set data\.test, or --split"):
+        compare(entries_of([*map(str, names)]), tmp_path / "out")
 
 
 def test_a_budget_of_tokens_is_a_number_of_steps(tmp_path: Path) -> None:

@@ -189,6 +189,8 @@ def _alike(one: Recipe, other: Recipe, section: str) -> bool:
 def _shared(sides: Sequence[Side], split: str) -> list[tuple[Any, str]]:
     """The held-out examples, which must be the same for all."""
     kept = [files.read_pairs(side.folder, split) for side in sides]
+    if not any(kept):
+        raise InputError(f"there is nothing to compare on: no run has {split} examples; set data.{split}, or --split")
     for side, each in zip(sides, kept, strict=True):
         if each != kept[0]:
             raise InputError(f"{sides[0].name} and {side.name} cannot be compared: their {split} examples differ")
