@@ -57,6 +57,11 @@ def test_what_was_read_before_a_damage_is_answered(texts: Path, command: Command
     assert len(answer.out.splitlines()) > 4096
 
 
+def test_a_text_in_the_place_of_a_file_is_told_where_to_go(texts: Path, command: Command) -> None:
+    complains(command("classify", "--run", texts, "an old plum"), 2, "a text itself comes by a pipe: echo TEXT |")
+    assert "pipe" not in command("classify", "--run", texts, "plums.txt").err
+
+
 @pytest.mark.parametrize("held_out", [0.0, 0.2])
 def test_data_shows_labels_as_what_they_are(held_out: float, command: Command, tmp_path: Path) -> None:
     file = table(tmp_path / "t.tsv", [(f"number {n}", f"label-{n % 40}") for n in range(400)])

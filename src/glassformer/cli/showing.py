@@ -113,7 +113,8 @@ def each_line(file: str) -> Iterator[str]:
                         raise InputError(f"{name}:{number}: is not UTF-8 text") from None
                     yield Garbled(f"{name}:{number}: is not UTF-8 text")
     except OSError as error:
-        raise InputError(f"{name}: cannot be read: {error.strerror}") from None
+        hint = "; a text itself comes by a pipe: echo TEXT | glassformer …" if " " in file.strip() else ""
+        raise InputError(f"{name}: cannot be read: {error.strerror}{hint}") from None
 
 
 def portions(lines: Iterator[Line]) -> Iterator[list[Line]]:
