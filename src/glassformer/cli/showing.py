@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import shlex
 import shutil
 import sys
@@ -102,6 +103,8 @@ def read_lines(file: str) -> Iterator[str]:
 def each_line(file: str) -> Iterator[str]:
     """The same, but a line that is not UTF-8 is `Garbled`, and the others are read; unless it is the first of all."""
     name = name_of(file)
+    if " " in file and not os.path.exists(file):  # noqa: PTH110  # a path that is too long is none, and no error
+        raise InputError(f"there is no file {name}; a text itself comes by a pipe: echo TEXT | glassformer …")
     try:
         with nullcontext(sys.stdin.buffer) if file == "-" else opened(Path(file)) as lines:
             for number, line in enumerate(lines, start=1):
@@ -113,8 +116,7 @@ def each_line(file: str) -> Iterator[str]:
                         raise InputError(f"{name}:{number}: is not UTF-8 text") from None
                     yield Garbled(f"{name}:{number}: is not UTF-8 text")
     except OSError as error:
-        hint = "; a text itself comes by a pipe: echo TEXT | glassformer …" if " " in file.strip() else ""
-        raise InputError(f"{name}: cannot be read: {error.strerror}{hint}") from None
+        raise InputError(f"{name}: cannot be read: {error.strerror}") from None
 
 
 def portions(lines: Iterator[Line]) -> Iterator[list[Line]]:
