@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -43,13 +41,7 @@ def fill(
             return [{"text": text} for text in loaded.restore(good, progress)]
         return [asdict(found) for found in loaded.fill(good, top, progress)]
 
-    lines = Lines("filling", "texts", loaded.check)
-    for _, answer, wrong in lines.answered(asked, filled):
-        if as_json:
-            sys.stdout.write(json.dumps({"error": wrong} if wrong else answer, ensure_ascii=False) + "\n")
-        else:
-            sys.stdout.write(f"{'' if wrong else _plain(answer)}\n")
-    lines.end()
+    Lines("filling", "texts", loaded.check).write(asked, filled, _plain, as_json)
 
 
 def _plain(answer: dict[str, Any]) -> str:

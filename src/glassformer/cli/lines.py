@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
@@ -47,6 +48,15 @@ class Lines(Generic[Item, Made]):
                     sys.stderr.write(f"glassformer: {wrong[row]}\n")
                 yield item, answers.get(row), wrong.get(row, "")
             sys.stdout.flush()
+
+    def write(self, items: Iterator[Item], work: Work[Made], plain: Callable[[Any], str], as_json: bool) -> None:
+        """Write a line for each item: its answer, for people or for programs, or that there is none; then `end`."""
+        for _, answer, wrong in self.answered(items, work):
+            if as_json:
+                sys.stdout.write(json.dumps({"error": wrong} if wrong else answer, ensure_ascii=False) + "\n")
+            else:
+                sys.stdout.write(f"{'' if wrong else plain(answer)}\n")
+        self.end()
 
     def checked(self, items: Iterator[Item]) -> Iterator[Made | None]:
         """What is worked with, each as soon as it is read; None for an item that is complained of."""

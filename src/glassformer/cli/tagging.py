@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -54,13 +52,7 @@ def tag(
         nothing: dict[str, Any] = {"words": [], "tags": [], "probabilities": []}
         return [asdict(next(answers)) if words else nothing for words in sentences]
 
-    lines = Lines("tagging", "texts", words_of)
-    for _, answer, wrong in lines.answered(asked, tagged):
-        if as_json:
-            sys.stdout.write(json.dumps({"error": wrong} if wrong else answer, ensure_ascii=False) + "\n")
-        else:
-            sys.stdout.write(f"{'' if wrong else _plain(answer)}\n")
-    lines.end()
+    Lines("tagging", "texts", words_of).write(asked, tagged, _plain, as_json)
 
 
 def _plain(answer: dict[str, Any]) -> str:
