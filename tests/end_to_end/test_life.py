@@ -121,6 +121,25 @@ def test_asked_to_stop_while_it_prepares_it_leaves_nothing(
     assert not out.parent.exists()
 
 
+OPENING = """
+import os, signal
+from glassformer.cli.stopping import stoppable
+
+def opening():
+    file = open(os.devnull, "wb")
+    os.kill(os.getpid(), signal.SIGTERM)
+    file.close()
+
+with stoppable():
+    opening()
+"""
+
+
+def test_asked_to_stop_while_a_file_is_being_opened_it_says_nothing_of_that() -> None:
+    answer = end(start(launcher=[sys.executable, "-c", OPENING]))
+    assert (answer.code, answer.out, answer.err) == (143, "", "")
+
+
 SLOW = "import time; open({sign!r}, 'w').close(); time.sleep(100)"
 
 

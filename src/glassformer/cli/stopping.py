@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -31,6 +32,7 @@ def stoppable() -> Iterator[None]:
 def _leave(number: int, frame: FrameType | None) -> None:
     if _importing(frame):  # not every library survives an exception there, and nothing is to be tidied up yet
         os._exit(128 + number)
+    warnings.simplefilter("ignore", ResourceWarning)  # a file that was just being opened has nobody yet to close it
     sys.exit(128 + number)
 
 
