@@ -22,6 +22,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -105,8 +106,7 @@ def metrics(run: Path) -> list[dict[str, Any]]:
 
 def course(run: Path) -> dict[int, float]:
     """What a training watched on the validation examples, by step; where that is a loss, the higher the worse."""
-    told = (run / "recipe.toml").read_text(encoding="utf-8")
-    watched = re.findall(r'^watch = "(.+)"', told, re.MULTILINE)[0]
+    watched = tomllib.loads((run / "recipe.toml").read_text(encoding="utf-8"))["train"]["watch"]
     sign = -1 if watched == "loss" else 1
     return {line["step"]: sign * line[f"valid_{watched}"] for line in metrics(run) if f"valid_{watched}" in line}
 

@@ -31,9 +31,8 @@ ANSWERS = {
     "tagging": "tags",
     "answering": "span",
 }  # what a family that answers in several ways is asked for by each task
-NAMED: dict[
-    str, dict[str, Any]
-] = {  # the recipe's words that stand for parts; one that is not said is the family's own
+# The recipe's words that stand for parts; one that is not said is the family's own.
+NAMED: dict[str, dict[str, Any]] = {
     "activation": ACTIVATIONS,
     "cell": {"rnn": RNN, "gru": GRU, "lstm": LSTM},
     "attention": {"none": None, "additive": AdditiveScore, "multiplicative": MultiplicativeScore},
