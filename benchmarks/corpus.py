@@ -14,28 +14,28 @@ from itertools import accumulate, islice
 from pathlib import Path
 
 from glassformer.data import Batches, prepare
-from glassformer.recipes import make_recipe
-from glassformer.tasks import PairCollator
+from glassformer.recipe import make_recipe
+from glassformer.tasks.translation import PairCollator
 
 
-def made_up_words(dice: random.Random, count: int) -> list[str]:
+def made_up_words(rng: random.Random, count: int) -> list[str]:
     """Words of two to four syllables, without meaning."""
     syllables = [a + b for a in "bcdfghjklmnprstvwz" for b in ("a", "e", "i", "o", "u", "an", "er", "in")]
-    return ["".join(dice.choices(syllables, k=dice.randint(2, 4))) for _ in range(count)]
+    return ["".join(rng.choices(syllables, k=rng.randint(2, 4))) for _ in range(count)]
 
 
 def write_corpus(path: Path, pairs: int) -> None:
     """Sentences of three phrases each, drawn from many; rare words are rare as in a language."""
-    dice = random.Random(0)
-    words = list(zip(made_up_words(dice, 50_000), made_up_words(dice, 50_000), strict=True))
+    rng = random.Random(0)
+    words = list(zip(made_up_words(rng, 50_000), made_up_words(rng, 50_000), strict=True))
     weights = list(accumulate(1 / (rank + 10) for rank in range(len(words))))
     phrases = [
-        list(zip(*dice.choices(words, cum_weights=weights, k=dice.randint(1, 6)), strict=True)) for _ in range(50_000)
+        list(zip(*rng.choices(words, cum_weights=weights, k=rng.randint(1, 6)), strict=True)) for _ in range(50_000)
     ]
     sides = [("\t".join((" ".join(left), " ".join(right)))).split("\t") for left, right in phrases]
     with path.open("w", encoding="utf-8") as file:
         for _ in range(pairs):
-            first, second, third = dice.choices(sides, k=3)
+            first, second, third = rng.choices(sides, k=3)
             file.write(f"{first[0]} {second[0]}, {third[0]}.\t{first[1]} {second[1]}, {third[1]}.\n")
 
 
@@ -95,22 +95,21 @@ def main() -> None:
                 print(f"{time.perf_counter() - start:6.1f} s  {name}", flush=True)
 
         start = time.perf_counter()
-        prepared = prepare(recipe, folder, folder / "cache", progress)
+        corpus = prepare(recipe, folder, folder / "cache", progress)
         times["prepare"] = time.perf_counter() - start
-        print(*prepared.report.lines(), sep="\n")
+        print(*corpus.report.lines(), sep="\n")
         start = time.perf_counter()
-        prepared = prepare(recipe, folder, folder / "cache")
+        corpus = prepare(recipe, folder, folder / "cache")
         times["prepare_again"] = time.perf_counter() - start
         start = time.perf_counter()
-        pairs = prepared.splits["train"]
-        collate = PairCollator(pairs, prepared.source_tokenizer.pad, prepared.target_tokenizer)
-        batches = Batches(pairs, 4096, collate, seed=0)
+        pairs, (source, target) = corpus.splits["train"], corpus.assets.tokenizers
+        batches = Batches(pairs, 4096, PairCollator(pairs, source.pad, target), seed=0)
         times["batches_per_epoch"] = batches.batches_per_epoch
         times["plan"] = time.perf_counter() - start
         start, tokens, places, count = time.perf_counter(), 0, 0, 0
         for batch in islice(batches, arguments.batches):
             tokens += batch.tokens
-            places += batch.source.numel() + batch.target_out.numel()
+            places += batch.padded_tokens
             count += 1
         times["batch_ms"] = 1000 * (time.perf_counter() - start) / count
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

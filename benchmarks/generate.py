@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import glassformer as gf
-import glassformer.pretrained as pretrained
+from glassformer import interop
 from glassformer.models import gpt2, llama
 from peers import Worker, Write, processor, race
 
@@ -54,7 +54,7 @@ def theirs(family: str, tokens: torch.Tensor, length: int) -> Write:
     import transformers
 
     with tempfile.TemporaryDirectory() as folder:
-        pretrained.save(model(family), folder)
+        interop.save(model(family), folder)
         loaded = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
 
     @torch.inference_mode()

@@ -13,11 +13,13 @@ import argparse
 import json
 import tempfile
 import time
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import glassformer as gf
-from glassformer.recipes import find_recipe, make_recipe, read_recipe
+from glassformer.recipe import find_recipe, make_recipe
+from glassformer.tasks.translation import Translator
 
 LSTM: dict[str, Any] = {"family": "recurrent", "width": 128, "layers": 1, "dropout": 0.0, "bidirectional": True}
 WAYS: dict[str, dict[str, Any]] = {
@@ -34,18 +36,19 @@ def measured(way: str, recipe: dict[str, Any], steps: int, folder: Path) -> dict
     """Train a recipe in one way, and score it on its test pairs."""
     muon = way == "transformer"
     own = {"lr": RATES.get(way, RECURRENT_RATE), "optimiser": "muon" if muon else "adamw"}
-    train = recipe["train"] | own | {"steps": steps, "validate_every": steps, "save_every": steps}
+    kept = {key: value for key, value in recipe["train"].items() if muon or key != "muon_lr"}
+    train = kept | own | {"steps": steps, "validate_every": steps, "save_every": steps}
     began = time.perf_counter()
     run = gf.train(make_recipe({**recipe, **WAYS[way], "train": train}), folder)
     seconds = time.perf_counter() - began
-    found = run.evaluate(run.pairs("test"))
+    found = cast(Translator, run).evaluate(run.examples("test"))
     size = sum(parameter.numel() for parameter in run.model.parameters())
     return {"way": way, "exact": found.scores.exact, "loss": found.loss, "parameters": size, "seconds": seconds}
 
 
 def recipe_of(name: str, letters: int) -> dict[str, Any]:
     """A recipe that ships, as tables; that of letters with longer ones."""
-    table = read_recipe(find_recipe(name)).model_dump(exclude={"model"}, exclude_none=True)
+    table = tomllib.loads(find_recipe(name).read_text(encoding="utf-8"))
     if name == "reverse":
         table["source"] |= {"length": letters, "count": 20_000}
         table["decode"] |= {"max_length": letters + 2}

@@ -32,6 +32,8 @@ from torch import Tensor, nn
 
 from glassformer.models import transformer
 from glassformer.parts import PostNorm
+from glassformer.tasks.losses import sequence_loss
+from glassformer.tasks.protocol import Learner
 from glassformer.training import Trainer
 from peers import FIRST, PAD, SIZES, Size, marian, processor
 
@@ -48,11 +50,11 @@ class Batch:
     target_out: Tensor
     target_mask: Tensor
     tokens: int
-    answers: int
+    targets: int
     padding: float
 
     @property
-    def places(self) -> int:
+    def padded_tokens(self) -> int:
         """With padding."""
         return self.source.numel() + self.target_out.numel()
 
@@ -72,7 +74,7 @@ class Batches:
     def __init__(self, batches: list[Batch]) -> None:
         self.batches, self.epoch, self.tokens = batches, 0, 0
 
-    def share(self, rank: int, ranks: int) -> Any:
+    def for_rank(self, rank: int, ranks: int) -> Any:
         """All of them, epoch after epoch."""
         return itertools.cycle(self.batches)
 
@@ -113,6 +115,13 @@ def make_batches(vocabulary: int, tokens: int, count: int, seed: int = 0) -> lis
 Steps = Callable[[list[Batch]], None]
 
 
+def translation_loss(learner: Learner, batch: Batch) -> Tensor:
+    """The loss of the task translation, whose own module needs pydantic."""
+    hidden = learner.hidden(batch.source, batch.target_in, batch.source_mask)
+    words = batch.target_out, batch.target_mask, batch.targets
+    return sequence_loss(hidden, *words, learner.head, learner.smoothing, learner.chunk)
+
+
 def ours(size: Size, device: torch.device, bf16: bool, compiled: bool) -> Steps:
     """Glassformer's own training loop."""
     torch.manual_seed(0)
@@ -138,7 +147,7 @@ def ours(size: Size, device: torch.device, bf16: bool, compiled: bool) -> Steps:
         max_bad_steps=10,
         device=str(device),
     )
-    trainer = Trainer(model, Batches([]), options, Path(tempfile.gettempdir()))
+    trainer = Trainer(model, Batches([]), options, Path(tempfile.gettempdir()), translation_loss)
 
     def steps(batches: list[Batch]) -> None:
         stream = iter(batches)

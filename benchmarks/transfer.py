@@ -72,7 +72,7 @@ class Lab:
         best = max(tried, key=lambda rate: max(course(tried[rate][0]).values()))
         run, told = tried[best]
         of = int(re.findall(r"([\d,]+) parameters in the model", told)[0].replace(",", ""))
-        learning = re.findall(r"([\d,]+) of them learn", told)
+        learning = re.findall(r"([\d,]+) of them are trained", told)
         last = [line for line in metrics(run) if "elapsed" in line][-1]
         return Learned(
             way.name,

@@ -7,7 +7,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from glassformer.run import Run, train
+from glassformer.runs import train
+from glassformer.tasks.translation import Translator
 from tiny import recipe
 
 settings.register_profile("glassformer", deadline=None, print_blob=True)
@@ -31,8 +32,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Run:
+def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Translator:
     """A small run that has learned to copy letters. It is everybody's: look, do not touch."""
     made = train(recipe(), tmp_path_factory.mktemp("runs") / "copy")
-    assert isinstance(made, Run)
+    assert isinstance(made, Translator)
     return made

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 import glassformer as gf
-from glassformer.run import ImageClassifier
+from glassformer.tasks.images import ImageClassifier
 
 WORDS = {"fruit": ["apple", "pear", "plum", "cherry"], "tool": ["hammer", "saw", "drill", "wrench"]}
 
@@ -43,10 +43,10 @@ def examples(count: int, seed: int = 0) -> list[tuple[str, ...]]:
 
 def drawn(label: str, seed: int, size: int = 8) -> Image.Image:
     """A bright bar that lies or stands, on noise."""
-    dice = np.random.default_rng(seed)
-    pixels = dice.integers(0, 90, (size, size, 3), np.uint8)
-    place = dice.integers(0, size)
-    pixels[(place, slice(None)) if label == "lying" else (slice(None), place)] = dice.integers(170, 256, 3)
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 90, (size, size, 3), np.uint8)
+    place = rng.integers(0, size)
+    pixels[(place, slice(None)) if label == "lying" else (slice(None), place)] = rng.integers(170, 256, 3)
     return Image.fromarray(pixels)
 
 

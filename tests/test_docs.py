@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from glassformer.recipes import make_recipe, read_recipe
-from glassformer.recipes.reference import reference
+from glassformer.recipe import make_recipe, read_recipe
+from glassformer.recipe.reference import reference
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ def test_the_recipe_in_the_readme_is_one(tmp_path: Path) -> None:
 
 
 def test_the_reference_of_recipe_keys_is_up_to_date() -> None:
-    stale = "run: .venv/bin/python -m glassformer.recipes.reference > docs/recipe.md"
+    stale = "run: .venv/bin/python -m glassformer.recipe.reference > docs/recipe.md"
     assert (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8") == reference(), stale
 
 
@@ -98,7 +98,7 @@ def test_tasks_run_as_their_pages_show(page: str, tmp_path: Path, monkeypatch: p
         names: dict[str, object] = {}
         exec(block, names)  # noqa: S102
         run = names["run"]
-        assert run.evaluate(run.pairs("test")).scores.accuracy > 0.9  # type: ignore[attr-defined]
+        assert run.evaluate(run.examples("test")).scores.accuracy > 0.9  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("page", [*TASK_PAGES, "shapes", "static", "comparing"])

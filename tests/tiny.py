@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from glassformer.recipe import Recipe
-from glassformer.recipes import make_recipe
+from glassformer.recipe import Recipe, make_recipe
 
 COPY: dict[str, dict[str, Any]] = {
     "source": {"kind": "copy", "count": 1500, "symbols": 8, "length": 5},

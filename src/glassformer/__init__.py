@@ -9,55 +9,66 @@ from typing import TYPE_CHECKING, Any
 from glassformer.errors import ConfigurationError, GlassformerError, InputError
 
 if TYPE_CHECKING:
-    from glassformer import pretrained
-    from glassformer.decoding import BeamTrees, Hypothesis, Limits, Sampler, beam_search, greedy, sample, stream
-    from glassformer.looking import Trace, record
-    from glassformer.models import EncoderDecoder, transformer, transformer_base, transformer_big, transformer_tiny
-    from glassformer.parts import pack, pad, quantise
+    from glassformer import interop as interop
+    from glassformer.decoding import BeamTrees as BeamTrees
+    from glassformer.decoding import Hypothesis as Hypothesis
+    from glassformer.decoding import Limits as Limits
+    from glassformer.decoding import Sampler as Sampler
+    from glassformer.decoding import beam_search as beam_search
+    from glassformer.decoding import greedy as greedy
+    from glassformer.decoding import sample as sample
+    from glassformer.decoding import stream as stream
+    from glassformer.looking import Trace as Trace
+    from glassformer.looking import record as record
+    from glassformer.models import EncoderDecoder as EncoderDecoder
+    from glassformer.models import transformer as transformer
+    from glassformer.models import transformer_base as transformer_base
+    from glassformer.models import transformer_big as transformer_big
+    from glassformer.models import transformer_tiny as transformer_tiny
+    from glassformer.parts import pack as pack
+    from glassformer.parts import pad as pad
+    from glassformer.parts import quantise as quantise
     from glassformer.recipe import Recipe
+    from glassformer.tasks.run import Run
 
 __version__: str
-ROOMS = ("decoding", "looking", "models", "parts", "pretrained")
 HOMES = {  # of what is offered here
     "decoding": ("BeamTrees", "Hypothesis", "Limits", "Sampler", "beam_search", "greedy", "sample", "stream"),
     "looking": ("Trace", "record"),
     "models": ("EncoderDecoder", "transformer", "transformer_base", "transformer_big", "transformer_tiny"),
     "parts": ("pack", "pad", "quantise"),
 }
+HOME_OF = {name: home for home, names in HOMES.items() for name in names}
+__all__ = ["ConfigurationError", "GlassformerError", "InputError", "interop", "load", "train", *HOME_OF]
 
 
 def __getattr__(name: str) -> Any:
     """Whatever takes time to import waits until it is first used: the command line answers without."""
-    if name == "__version__":
-        return globals().setdefault(name, _version())
-    if name in ROOMS:
+    if name in HOME_OF:
+        return globals().setdefault(name, getattr(import_module(f"glassformer.{HOME_OF[name]}"), name))
+    if name in {"interop", *HOMES}:
         return import_module(f"glassformer.{name}")
-    for home, names in HOMES.items():
-        if name in names:
-            return globals().setdefault(name, getattr(import_module(f"glassformer.{home}"), name))
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return globals().setdefault(name, version("glassformer"))
+        except PackageNotFoundError:  # the source on a path, not installed
+            return "0+source"
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("glassformer")
-    except PackageNotFoundError:  # the source on a path, not installed
-        return "0+source"
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def load(path: str | Path, device: str = "auto", adapter: str | Path | None = None) -> Any:
+def load(path: str | Path, device: str = "auto", adapter: str | Path | None = None) -> Run:
     """A trained run, ready for its task: `gf.load("runs/dates").translate(["5 May 2031"], beam=5)`.
 
     What it can do follows from what it was trained for: `translate`, `generate`, `classify`, `tag`, `answer`, `fill`.
-    An `adapter` is a folder of what LoRA has learned over its model.
+    An `adapter` is a folder of LoRA weights for its model.
     """
-    from glassformer.run import load as load_run
+    from glassformer.runs import load as load_run
 
     return load_run(path, device, adapter)
 
@@ -67,13 +78,13 @@ def train(
     out: str | Path | None = None,
     changes: list[str] | None = None,
     resume: bool = False,
-) -> Any:
+) -> Run:
     """Train what a recipe says: a file, the name of a recipe that ships, or its contents.
 
     The run goes into the folder `out`; for a file that may be left out and is runs/NAME then, as on the command line.
     """
-    from glassformer.recipes import base_of, find_recipe, make_recipe, read_recipe
-    from glassformer.run import train as run_training
+    from glassformer.recipe import base_of, find_recipe, make_recipe, read_recipe
+    from glassformer.runs import train as run_training
 
     if isinstance(recipe, str | Path):
         path = find_recipe(str(recipe))
@@ -82,34 +93,6 @@ def train(
     if changes:
         raise ConfigurationError("changes are made to recipe files: change the recipe itself instead")
     if out is None:
-        raise ConfigurationError("a recipe that is no file has no name: say in `out` which folder the run goes into")
+        raise ConfigurationError("a recipe that is no file has no name: name the run's folder with `out`")
     made = make_recipe(recipe) if isinstance(recipe, dict) else recipe
     return run_training(made, Path(out), resume=resume)
-
-
-__all__ = [
-    "BeamTrees",
-    "ConfigurationError",
-    "EncoderDecoder",
-    "GlassformerError",
-    "Hypothesis",
-    "InputError",
-    "Limits",
-    "Sampler",
-    "Trace",
-    "beam_search",
-    "greedy",
-    "load",
-    "pack",
-    "pad",
-    "pretrained",
-    "quantise",
-    "record",
-    "sample",
-    "stream",
-    "train",
-    "transformer",
-    "transformer_base",
-    "transformer_big",
-    "transformer_tiny",
-]

@@ -1,40 +1,43 @@
-"""What can go wrong, in words for the person at the keyboard.
+"""Errors with messages for users.
 
-Every message is one sentence that names the place, the value found and what was expected.
+Every message is one sentence that names the file or key, the value found, and what was expected.
 """
+
+from signal import SIGINT, Signals
 
 
 class GlassformerError(Exception):
-    """The root of every error that Glassformer raises on purpose."""
+    """The base class of all errors that Glassformer raises on purpose."""
 
 
 class ConfigurationError(GlassformerError, ValueError):
-    """Numbers that do not make a model or a search: a head count, a width, a beam."""
+    """Invalid options of a model or a search, such as a number of heads, a width or a beam width."""
 
 
 class InputError(GlassformerError, ValueError):
-    """Data that a model cannot read: an unknown token, an empty sentence, a wrong shape."""
+    """Input that a model cannot read: an unknown token, an empty sentence, a wrong shape."""
 
 
 class RecipeError(ConfigurationError):
-    """A recipe with a key, a value or a file that cannot be."""
+    """A recipe with an invalid key, value or file."""
 
 
 class TrainingError(GlassformerError, RuntimeError):
-    """Work that was well asked for and failed: a loss that is no number, a full disk, a damaged checkpoint."""
+    """Training failed although its options are valid: a loss that is not finite, a full disk, a damaged checkpoint."""
 
 
-class Stopped(GlassformerError):  # noqa: N818  (it is no error)
-    """Training was asked to stop by a signal, saved its state, and did."""
+class Stopped(GlassformerError):  # noqa: N818  (it is not an error)
+    """Training was stopped by a signal and has saved its state."""
 
     def __init__(self, signal: int, step: int) -> None:
-        super().__init__(f"stopped by signal {signal} after step {step}; the state is saved: resume to go on")
+        name = "Ctrl-C" if signal == SIGINT else Signals(signal).name
+        super().__init__(f"stopped by {name}; state saved at step {step}: continue with --resume")
         self.signal, self.step = signal, step
 
 
 class DataError(InputError):
-    """Examples that cannot be had: a missing or damaged file, a bad row in strict mode, a source that is away."""
+    """Data that cannot be read: a missing or damaged file, a bad row in strict mode, an unreachable source."""
 
 
 class RunError(InputError):
-    """A run folder that is not there, not finished or damaged."""
+    """A run folder that is missing, unfinished or damaged."""

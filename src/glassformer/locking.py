@@ -1,6 +1,6 @@
-"""Locks: one process at a time where two would spoil each other's work. A lock ends with its process, however it ends.
+"""File locks, so that only one process at a time writes to a folder. A lock ends when its process ends.
 
-They are flock's, on a file; where there is no such thing (Windows, some network disks), nothing is locked.
+Locks use `flock`; where it is not supported (Windows, some network disks), nothing is locked.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if sys.platform != "win32":
 
 
 def take(path: Path) -> int:
-    """Make and lock a file. Closing what this returns, or the end of the process, unlocks it.
+    """Create and lock a file, and return its descriptor. Closing it, or the end of the process, unlocks the file.
 
-    A BlockingIOError says that somebody else has it, any other OSError that nothing can be locked here.
+    A BlockingIOError means that another process holds the lock; any other OSError, that locks are not supported.
     """
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -28,7 +28,7 @@ def take(path: Path) -> int:
         except BaseException:
             os.close(file)
             raise
-        os.close(file)  # who had it before has just removed it: make another
+        os.close(file)  # the process that held the lock has just removed the file: create it again
 
 
 def _lock(file: int) -> None:

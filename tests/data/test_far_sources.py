@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from glassformer.data import debian, hub
+from glassformer.data.sources import debian, hub
 from glassformer.errors import DataError
 
-from .helpers import pairs_of, prepared
+from .helpers import make_source, pairs_of, prepared
 
 HUB = {"kind": "huggingface", "name": "some/set", "subset": "de-en", "fields": ["translation.en", "translation.de"]}
 ROWS = [{"translation": {"en": "a cat", "de": "eine Katze"}}, {"translation": {"en": "a dog"}}]
@@ -47,7 +47,9 @@ def test_no_network_is_a_sentence(library: SimpleNamespace, tmp_path: Path) -> N
         raise ConnectionError("Couldn't reach the Hub\nand much more")
 
     library.get_dataset_split_names = away
-    with pytest.raises(DataError, match=r"'some/set' cannot be had from the Hugging Face hub: Couldn't reach the Hub$"):
+    with pytest.raises(
+        DataError, match=r"'some/set' cannot be loaded from the Hugging Face hub: Couldn't reach the Hub$"
+    ):
         pairs_of(HUB, tmp_path)
 
 
@@ -101,7 +103,7 @@ open(folder + "x_i18n_Translation-it", "w").write({ITALIAN!r})
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "home"))
     (tmp_path / "bin").mkdir()
     return tmp_path
 
@@ -126,11 +128,25 @@ def test_debian_descriptions(home: Path) -> None:
     assert len(prepared(source, home, valid=0, test=0).splits["train"]) == 4
 
 
+@pytest.mark.parametrize("chosen", [True, False])
+def test_descriptions_are_kept_in_the_cache_folder(chosen: bool, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(home)
+    if not chosen:
+        monkeypatch.delenv("GLASSFORMER_CACHE")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(home / "user"))
+    cache = home / "home" if chosen else home / "user" / "glassformer"
+    found = make_source({"kind": "debian", "language": "it"}).files(home)
+    assert found == [cache / "debian-it" / f"x_i18n_Translation-{language}" for language in ("en", "it")]
+    found[0].unlink()
+    with pytest.raises(DataError, match="debian-it: holds no descriptions in English and 'it': remove the folder"):
+        make_source({"kind": "debian", "language": "it"}).files(home)
+
+
 def test_a_failing_apt_is_a_sentence_and_leaves_nothing(home: Path) -> None:
     install(home, fails=True)
     with pytest.raises(DataError, match="apt brought no package descriptions in English and 'it': E: no network"):
         pairs_of({"kind": "debian", "language": "it"}, home)
-    assert os.listdir(home / "home" / "glassformer") == []  # noqa: PTH208
+    assert os.listdir(home / "home") == []  # noqa: PTH208
 
 
 def test_no_apt_is_a_sentence(home: Path) -> None:

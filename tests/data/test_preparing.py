@@ -17,8 +17,9 @@ from tokenizers import models
 
 from glassformer.data import cache, prepare, preparing, tokenising
 from glassformer.data.encoding import encode, pieces
-from glassformer.errors import DataError, TrainingError
-from glassformer.recipes import make_recipe
+from glassformer.errors import DataError, RunError, TrainingError
+from glassformer.recipe import make_recipe
+from glassformer.tasks.translation import TranslationTask
 
 from .helpers import BYTES, prepared, recipe, texts
 
@@ -42,13 +43,9 @@ def test_every_pair_is_on_one_side_and_its_text_beside_it(tmp_path: Path) -> Non
     assert made.report.kept == {split: len(pairs) for split, pairs in found.items()}
     assert all(len(pairs) > 20 for pairs in found.values())
     for split in ("valid", "test"):
-        store = made.splits[split]
-        assert [store.texts(i) for i in range(len(store))] == found[split]
-        assert store.texts(-1) == found[split][-1]
-        with pytest.raises(IndexError):
-            store.texts(len(store))
-    with pytest.raises(LookupError, match="were not kept"):
-        made.splits["train"].texts(0)
+        assert made.held_out(split) == found[split]
+    with pytest.raises(RunError, match="cannot be read"):
+        made.held_out("train")
     assert made.splits["train"].lengths.tolist()[0] == [len(side) for side in found["train"][0]]
     assert made.splits["train"].flat.dtype == np.uint16
 
@@ -110,7 +107,7 @@ def test_held_out_files_stay_whole_and_what_train_shares_with_them_is_counted(tm
     source = {**TSV, "test": "test.tsv"}
     made = prepared(source, tmp_path, valid=0.2, max_characters=20, max_ratio=3, max_tokens=30, long="drop")
     store = made.splits["test"]
-    assert [store.texts(i) for i in range(len(store))] == held_out
+    assert made.held_out("test") == held_out
     assert store.lengths.tolist() == [[10, 6], [1, 30], [1, 30], [30, 1]]
     assert made.report.shared == {"test": 1}
     assert made.report.changed == {"truncated": 3}
@@ -162,11 +159,12 @@ def test_pieces_are_within_the_limit_and_in_step(lengths: list[tuple[int, int]],
 def test_joint_or_separate_vocabularies(tmp_path: Path) -> None:
     write(tmp_path, sentences(50))
     joint = prepared(TSV, tmp_path, kind="word", valid=0.1, test=0)
-    assert joint.source_tokenizer is joint.target_tokenizer
+    assert joint.assets.tokenizers[0] is joint.assets.tokenizers[1]
     values = {"source": TSV, "tokenizer": {"kind": "word", "joint": False}, "model": {"tie_source": False}}
     apart = prepare(make_recipe(values), tmp_path, tmp_path / "cache")
-    assert apart.target_tokenizer.unknown in apart.target_tokenizer.encode("sentence")
-    assert apart.source_tokenizer.unknown in apart.source_tokenizer.encode("Satz")
+    reader, writer = apart.assets.tokenizers
+    assert writer.unknown in writer.encode("sentence")
+    assert reader.unknown in reader.encode("Satz")
     assert texts(apart, "train")[0] == ("sentence 0", "Satz 0")
 
 
@@ -174,7 +172,7 @@ def test_an_existing_tokenizer_is_used(tmp_path: Path) -> None:
     write(tmp_path, sentences(30))
     BYTES.save(tmp_path / "mine.json")
     made = prepared(TSV, tmp_path, kind="bpe", tokenizer={"path": "mine.json"}, valid=0, test=0)
-    assert made.source_tokenizer.size == 260
+    assert made.assets.tokenizers[0].size == 260
     assert texts(made, "train") == sentences(30)
 
 
@@ -182,7 +180,7 @@ def test_the_tokenizer_learns_from_an_even_sample_of_training_only(tmp_path: Pat
     write(tmp_path, sentences(200))
     train = {source for source, _ in texts(prepared(TSV, tmp_path, valid=0.3, test=0), "train")}
     made = prepared(TSV, tmp_path, kind="word", tokenizer={"sample": 20, "vocabulary": 500}, valid=0.3, test=0)
-    tokenizer = made.source_tokenizer
+    tokenizer = made.assets.tokenizers[0]
     known = [source for source, _ in sentences(200) if tokenizer.unknown not in tokenizer.encode(source)]
     assert set(known) < train
     assert 10 <= len(known) <= 20
@@ -191,7 +189,7 @@ def test_the_tokenizer_learns_from_an_even_sample_of_training_only(tmp_path: Pat
 
 def test_workers_give_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, [(f"sentence {i} " * (i % 7 + 1), f"Satz {i}") for i in range(300)])
-    monkeypatch.setattr("glassformer.data.reading.BLOCK", 32)
+    monkeypatch.setattr(TranslationTask, "block", 32)
     monkeypatch.setattr(preparing, "WORTHWHILE", 10)
     made = [
         prepare(recipe(TSV, workers=workers, max_tokens=60, long="split"), tmp_path, tmp_path / f"cache{workers}")
@@ -207,7 +205,7 @@ def test_workers_give_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_worker_that_dies_is_reported_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, sentences(100))
-    monkeypatch.setattr("glassformer.data.reading.BLOCK", 32)
+    monkeypatch.setattr(TranslationTask, "block", 32)
     monkeypatch.setattr(preparing, "WORTHWHILE", 10)
     monkeypatch.setattr(tokenising, "__name__", "no_such_module")
     with pytest.raises(TrainingError, match="a process that tokenised train ended with code 1"):
@@ -269,7 +267,7 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("name", ["train.tokens", "train.lengths", "source.json", "test.text", "contents.json"])
+@pytest.mark.parametrize("name", ["train.tokens", "train.lengths", "source.json", "test.jsonl", "contents.json"])
 @pytest.mark.parametrize("damage", [Path.unlink, cut, flip])
 def test_a_damaged_cache_is_made_anew(name: str, damage: Callable[[Path], None], tmp_path: Path) -> None:
     write(tmp_path, sentences(80))
@@ -290,7 +288,7 @@ def test_being_stopped_leaves_nothing_and_does_not_hurt_the_next(tmp_path: Path)
     write(tmp_path, sentences(40))
 
     def stop(stage: str, done: int, total: int | None) -> None:
-        if stage == "tokenising train":
+        if stage == "encoding train":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -304,7 +302,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
     heard: list[tuple[str, int, int | None]] = []
     prepare(recipe(TSV, valid=0, test=0), tmp_path, tmp_path / "cache", lambda *each: heard.append(each))
     assert heard[0] == ("reading", 40, None)
-    assert ("tokenising train", 40, 40) in heard
+    assert ("encoding train", 40, 40) in heard
 
 
 def test_what_killed_processes_left_is_swept_away_in_time(tmp_path: Path) -> None:
@@ -332,7 +330,7 @@ def test_what_a_killed_process_left_is_swept_away_and_what_another_makes_is_not(
 
 def test_nothing_to_train_on_is_a_sentence(tmp_path: Path) -> None:
     write(tmp_path, [])
-    with pytest.raises(DataError, match="the source leaves no pair to train on: 0 rows read"):
+    with pytest.raises(DataError, match="the source leaves no example to train on: 0 rows read"):
         prepared(TSV, tmp_path)
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -345,9 +343,9 @@ def test_an_unwritable_cache_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_held_out_texts_without_tokens_keep_their_place() -> None:
-    ids, sizes = encode(BYTES, ["ab", "", "c", ""], whole=True)
+    ids, sizes = encode(BYTES, ["ab", "", "c", ""], keep_all=True)
     assert (ids.tolist(), sizes.tolist()) == ([101, 102, BYTES.unknown, 103, BYTES.unknown], [2, 1, 1, 1])
-    assert encode(BYTES, ["ab", ""], whole=False)[1].tolist() == [2, 0]
+    assert encode(BYTES, ["ab", ""], keep_all=False)[1].tolist() == [2, 0]
 
 
 def test_large_vocabularies_have_room(tmp_path: Path) -> None:

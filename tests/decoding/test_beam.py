@@ -147,7 +147,7 @@ def test_a_beam_as_wide_as_the_vocabulary_works_and_a_wider_one_is_refused() -> 
     source = torch.tensor([[3, 4]])
     limits = Limits(START, END, max_length=3)
     assert len(beam_search(model, source, limits=limits, width=VOCABULARY, best=VOCABULARY)[0]) == VOCABULARY
-    with pytest.raises(ConfigurationError, match="the beam width 33 is above the vocabulary of 32 tokens"):
+    with pytest.raises(ConfigurationError, match="the beam width 33 is above the vocabulary size 32"):
         beam_search(model, source, limits=limits, width=VOCABULARY + 1)
 
 

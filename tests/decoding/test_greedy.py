@@ -11,7 +11,7 @@ from torch import Tensor
 from glassformer.decoding import Limits, greedy
 from glassformer.looking import record
 from glassformer.models import EncoderDecoder
-from glassformer.parts import DecoderState, pad
+from glassformer.parts import DecodingState, pad
 
 from .helpers import END, START, VOCABULARY, ByHand, batches, lines, log_probabilities, seeds, sentences, talker
 
@@ -87,10 +87,10 @@ class Counting:
     def __init__(self, model: EncoderDecoder) -> None:
         self.model, self.sizes = model, list[int]()
 
-    def start(self, *inputs: Tensor) -> DecoderState:
+    def start(self, *inputs: Tensor) -> DecodingState:
         return self.model.start(*inputs)
 
-    def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
+    def step(self, state: DecodingState, tokens: Tensor) -> tuple[Tensor, DecodingState]:
         self.sizes.append(len(tokens))
         return self.model.step(state, tokens)
 

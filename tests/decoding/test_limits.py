@@ -104,12 +104,12 @@ def test_a_forced_beginning_that_the_model_rules_out_is_written_or_refused_in_a_
 @pytest.mark.parametrize(
     ("prefix", "sentence"),
     [
-        ([[2], [3]], r"there are 2 prefixes for 3 sentences: give one each \(it may be empty\)"),
+        ([[2], [3]], r"there are 2 prefixes for 3 sentences: expected one each \(it may be empty\)"),
         ([], "there are 0 prefixes for 3 sentences"),
-        ([[2], [3, END], []], "a prefix holds the end token 1: nothing can follow it"),
+        ([[2], [3, END], []], "a prefix contains the end token 1: no token can follow it"),
         ([[2], [], [3, 4, 5, 6, 7]], "a prefix of 5 tokens does not fit into max_length 4"),
-        ([[2], [], [VOCABULARY]], "a prefix holds the id 32, but the vocabulary has the ids 0 to 31"),
-        ([[2], [], [-1]], "a prefix holds the id -1, but the vocabulary has the ids 0 to 31"),
+        ([[2], [], [VOCABULARY]], "a prefix has the id 32, but the vocabulary has the ids 0 to 31"),
+        ([[2], [], [-1]], "a prefix has the id -1, but the vocabulary has the ids 0 to 31"),
     ],
 )
 def test_a_beginning_that_cannot_be_is_refused_in_a_sentence(
@@ -123,9 +123,12 @@ def test_a_beginning_that_cannot_be_is_refused_in_a_sentence(
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        (Limits(START, VOCABULARY), "the end token 32 is not among the ids 0 to 31"),
-        (Limits(START, -1), "the end token -1 is not among the ids 0 to 31"),
-        (Limits(START, END, suppress=[2, 99]), "the suppress token 99 is not among the ids 0 to 31"),
+        (Limits(START, VOCABULARY), "the end token 32 is not in the vocabulary, which has the ids 0 to 31"),
+        (Limits(START, -1), "the end token -1 is not in the vocabulary, which has the ids 0 to 31"),
+        (
+            Limits(START, END, suppress=[2, 99]),
+            "the suppress token 99 is not in the vocabulary, which has the ids 0 to 31",
+        ),
         (Limits(START, END, suppress=range(VOCABULARY)), "every token of the vocabulary is suppressed"),
         (
             Limits(START, END, min_length=1, suppress=[token for token in range(VOCABULARY) if token != END]),
@@ -143,7 +146,9 @@ def test_limits_that_no_model_can_keep_are_refused_in_a_sentence(decode: Decode,
 def test_a_start_that_the_model_does_not_have_is_refused_in_a_sentence(decode: Decode, start: int) -> None:
     with pytest.raises(GlassformerError, match=rf"{start}\b.* ids 0 to 31"):  # by the model, or else by the limits
         decode(talker(1), *pad(SENTENCES), limits=Limits(start, END))
-    with pytest.raises(ConfigurationError, match=f"the start token {start} is not among the ids 0 to 3"):
+    with pytest.raises(
+        ConfigurationError, match=f"the start token {start} is not in the vocabulary, which has the ids 0 to 3"
+    ):
         decode(ByHand({}, [0.25] * 4), lines(), limits=Limits(start, END))
 
 
@@ -152,8 +157,8 @@ def test_a_start_that_the_model_does_not_have_is_refused_in_a_sentence(decode: D
     [
         ((0, 0), "max_length must be at least 1, not 0"),
         ((-5, 0), "max_length must be at least 1, not -5"),
-        ((4, 5), r"min_length must be 0 to max_length \(4\), not 5"),
-        ((4, -1), r"min_length must be 0 to max_length \(4\), not -1"),
+        ((4, 5), r"min_length must be from 0 to max_length \(4\), not 5"),
+        ((4, -1), r"min_length must be from 0 to max_length \(4\), not -1"),
     ],
 )
 def test_lengths_that_no_output_has_are_refused_in_a_sentence(lengths: Sequence[int], sentence: str) -> None:
@@ -222,7 +227,7 @@ def test_a_forced_beginning_may_be_a_tensor(decode: Decode) -> None:
 @every_way
 @pytest.mark.parametrize("prefix", [[2, 3, 4], torch.tensor([2, 3, 4]), torch.ones(3, 2), [["a"], ["b"], ["c"]]])
 def test_a_beginning_of_something_else_is_refused_in_a_sentence(decode: Decode, prefix: Any) -> None:
-    with pytest.raises(InputError, match="a prefix is a list or tensor of token ids for each sentence"):
+    with pytest.raises(InputError, match="a prefix must be a list or tensor of token ids for each sentence"):
         decode(talker(1), *pad(SENTENCES), limits=Limits(START, END), prefix=prefix)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.decoding import Generator, Hypothesis, Limits, beam_search
-from glassformer.decoding.beam import Answers
+from glassformer.decoding.beam import BestHypotheses
 from glassformer.parts import pad
 
 from .helpers import END, START, Recurrent, batches, brute_force, penalties, seeds, sentences, talker
@@ -56,7 +56,7 @@ def test_it_does_so_for_a_recurrent_network(seed: int, sentence: list[int], alph
     assert_best(Recurrent(ENOUGH), sentence, LIMITS, best, alpha)
 
 
-def only_at_a_dead_end(answers: Answers, log_probability: float, length: int) -> bool:
+def only_at_a_dead_end(answers: BestHypotheses, log_probability: float, length: int) -> bool:
     """A sentence is never settled while any beam can go on."""
     return log_probability == float("-inf")
 
@@ -75,7 +75,7 @@ def test_stopping_early_never_changes_the_answer(
 
     stopped = search()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Answers, "settled", only_at_a_dead_end)
+        patch.setattr(BestHypotheses, "settled", only_at_a_dead_end)
         exhaustive = search()
     assert [outputs(hypotheses) for hypotheses in stopped] == [outputs(hypotheses) for hypotheses in exhaustive]
 
@@ -89,14 +89,14 @@ def test_stopping_early_never_changes_the_answer(
     ],
 )
 def test_a_sentence_is_settled_where_no_beam_can_overtake_and_not_before(alpha: float, bound: float) -> None:
-    answers = Answers(1, Limits(START, END, max_length=7), alpha)
+    answers = BestHypotheses(1, Limits(START, END, max_length=7), alpha)
     answers.add([2, END], [-0.5, -0.5], -1.0)
     assert answers.settled(bound - 1e-6, 2)
     assert not answers.settled(bound + 1e-6, 2)
 
 
 def test_nothing_is_settled_before_all_outputs_that_were_asked_for_are_there() -> None:
-    answers = Answers(2, Limits(START, END, max_length=7), 0.0)
+    answers = BestHypotheses(2, Limits(START, END, max_length=7), 0.0)
     answers.add([2, END], [-0.5, -0.5], -1.0)
     assert not answers.settled(-100.0, 2)
     answers.add([3, END], [-1.0, -1.0], -2.0)

@@ -142,7 +142,7 @@ def test_one_seed_gives_each_sentence_random_numbers_of_its_own() -> None:
 
 def test_a_model_that_allows_nothing_is_a_sentence() -> None:
     model = ByHand({}, [0.0, 0.0, 1.0, 0.0])
-    with pytest.raises(InputError, match="no token that may follow in sentence 0"):
+    with pytest.raises(InputError, match="sentence 0: every allowed next token has probability 0"):
         sample(model, lines(), limits=Limits(0, 1, max_length=3, suppress=[2]))
 
 
@@ -193,7 +193,10 @@ def test_what_is_suppressed_is_never_drawn_even_when_wild(seed: int) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"temperature": 0.0}, "temperature must be above 0, not 0.0: for no randomness use greedy decoding"),
+        (
+            {"temperature": 0.0},
+            "temperature must be above 0, not 0.0: use greedy decoding for an output without randomness",
+        ),
         ({"temperature": -1.0}, "temperature must be above 0, not -1.0"),
         ({"temperature": math.nan}, "temperature must be above 0, not nan"),
         ({"top_k": 0}, "top_k must be at least 1, not 0"),
@@ -216,5 +219,5 @@ def test_an_extreme_temperature_draws_what_it_may_or_is_refused_in_a_sentence(te
 
 
 def test_fewer_seeds_than_sentences_are_refused_in_a_sentence() -> None:
-    with pytest.raises(InputError, match="there are 2 seeds, but a sentence number 2"):
+    with pytest.raises(InputError, match="there are 2 seeds, but there is a sentence 2"):
         sample(ByHand({}, CHANCES), lines(3), limits=LIMITS, seed=[1, 2])

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from glassformer.decoding import Limits, Sampler, Written, beam_search, greedy, sample, stream
 from glassformer.models import EncoderDecoder
-from glassformer.parts import DecoderState, pad
+from glassformer.parts import DecodingState, pad
 
 from .helpers import END, START, batches, seeds, talker
 
@@ -44,10 +44,10 @@ class Stepping:
     def __init__(self, model: EncoderDecoder) -> None:
         self.model, self.steps = model, 0
 
-    def start(self, *inputs: Tensor) -> DecoderState:
+    def start(self, *inputs: Tensor) -> DecodingState:
         return self.model.start(*inputs)
 
-    def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
+    def step(self, state: DecodingState, tokens: Tensor) -> tuple[Tensor, DecodingState]:
         self.steps += 1
         return self.model.step(state, tokens)
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.decoding import BeamTree, BeamTrees, Fate, Hypothesis, Limits, Node, beam_search
+from glassformer.decoding import BeamTrees, Hypothesis, Limits, beam_search
+from glassformer.decoding.tree import BeamTree, Fate, Node
 from glassformer.parts import pad
 
 from .helpers import END, START, ByHand, batches, lines, penalties, seeds, talker

@@ -1,14 +1,15 @@
 """Commands as a user types them, and what they answer."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from glassformer.recipe import Recipe
-from glassformer.recipes import to_toml
+from glassformer.recipe import Recipe, to_toml
 
 COMMAND = [sys.executable, "-m", "glassformer"]
 
@@ -50,6 +51,17 @@ def write(path: Path, recipe: Recipe) -> Path:
     """A recipe as a file."""
     path.write_text(to_toml(recipe), encoding="utf-8")
     return path
+
+
+def envelopes(answer: Answer) -> list[dict[str, Any]]:
+    """The objects that a command printed, one for each input: all have the same first keys."""
+    rows: list[dict[str, Any]] = [json.loads(line) for line in answer.out.splitlines()]
+    for row in rows:
+        assert list(row)[:3] == ["input", "output", "error"]
+        if row["error"] is not None:
+            assert row["output"] is None
+            assert f"glassformer: {row['error']}\n" in answer.err
+    return rows
 
 
 def complains(answer: Answer, code: int, *words: str) -> None:

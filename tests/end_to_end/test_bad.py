@@ -9,13 +9,16 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from glassformer.run import Run, train
+from glassformer.runs import train
+from glassformer.tasks.translation import Translator
 from tiny import IDLE, recipe
 
 from .helpers import Command, complains, write
 
 TSV: dict[str, Any] = {"kind": "tsv", "train": "pairs.tsv"}
-WRONG_WIDTH = '{"model": {"family": "transformer", "arguments": {"vocabulary": 9, "width": "x"}}, "labels": []}'
+WRONG_WIDTH = (
+    '{"format": 3, "model": {"family": "transformer", "arguments": {"vocabulary": 9, "width": "x"}}, "labels": []}'
+)
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def copied(trained: Run, tmp_path: Path) -> Path:
+def copied(trained: Translator, tmp_path: Path) -> Path:
     """A run to be damaged."""
     assert trained.path is not None
     return shutil.copytree(trained.path, tmp_path / "run")
@@ -46,7 +49,7 @@ def refuses(command: Command, mine: Path, code: int, *words: str, more: tuple[st
         ('[source]\nkind = "tsv"\ntrain = "x"\ncolumns = [-1, 0]\n', ("source.columns.0 is -1",)),
         ('[source]\nkind = "copi"\n', ("source.kind is 'copi'", "did you mean copy?")),
         ("steps 5", ("is not TOML", "line 1")),
-        ("", ("source is missing",)),
+        ("", ("source is missing", "source.kind is one of")),
     ],
 )
 @pytest.mark.parametrize("name", ["train", "data"])
@@ -67,11 +70,11 @@ def test_a_wrong_change(command: Command, mine: Path) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_device_that_is_not_there(command: Command, mine: Path, trained: Run) -> None:
-    words = ('device "cuda" is not there', '"auto"')
+def test_a_device_that_is_not_there(command: Command, mine: Path, trained: Translator) -> None:
+    words = ('device "cuda" does not exist', '"auto"')
     refuses(command, mine, 2, *words, more=("--set", "train.device=cuda"))
     complains(command("translate", "--run", trained.path, "--device", "cuda"), 2, *words)
-    complains(command("evaluate", "--run", trained.path, "--device", "gpu"), 2, '"gpu" is no device', "cuda:1")
+    complains(command("evaluate", "--run", trained.path, "--device", "gpu"), 2, '"gpu" is not a device', "cuda:1")
 
 
 def test_data_that_is_not_there(command: Command, mine: Path) -> None:
@@ -101,7 +104,7 @@ def test_bad_rows_are_told_and_fatal_if_strict(command: Command, mine: Path) -> 
 def test_data_of_another_kind_is_told_in_a_sentence(command: Command, mine: Path) -> None:
     (mine.parent / "pairs.tsv").write_text("a\tb\n" * 50, encoding="utf-8")
     write(mine, recipe(IDLE, {"source": {"kind": "po", "train": "pairs.tsv"}}))
-    refuses(command, mine, 2, "no pair to train on", "50 not gettext", "pairs.tsv:1: is neither a message")
+    refuses(command, mine, 2, "no example to train on", "50 not gettext", "pairs.tsv:1: is neither a message")
 
 
 def test_data_of_which_nothing_is_left(command: Command, mine: Path) -> None:
@@ -109,7 +112,7 @@ def test_data_of_which_nothing_is_left(command: Command, mine: Path) -> None:
     write(
         mine, recipe(IDLE, {"source": TSV, "data": {"max_characters": 1, "max_ratio": 1.5, "valid": 0.99, "test": 0}})
     )
-    refuses(command, mine, 2, "no pair to train on")
+    refuses(command, mine, 2, "no example to train on")
 
 
 def test_a_folder_that_is_in_use(command: Command, mine: Path, copied: Path) -> None:
@@ -126,7 +129,7 @@ def test_nothing_to_resume(command: Command, mine: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "word"), [("model.width=48", "[model]"), ("source.seed=1", "[source]"), ("data.seed=1", "[data]")]
+    ("change", "word"), [("model.width=48", "[model]"), ("source.seed=1", "[source]"), ("data.max_tokens=60", "[data]")]
 )
 def test_resuming_with_another_recipe(command: Command, copied: Path, change: str, word: str) -> None:
     before = (copied / "recipe.toml").read_bytes()
@@ -151,7 +154,8 @@ def test_resuming_with_other_data(command: Command, mine: Path, changed: list[st
 
 def test_resuming_with_another_optimiser(command: Command, copied: Path) -> None:
     before = (copied / "recipe.toml").read_bytes()
-    answer = command("train", copied / "recipe.toml", "--out", copied, "--resume", "--set", "train.optimiser=adam")
+    changes = [word for key in ("optimiser=adam", "muon_lr=", "weight_decay=") for word in ("--set", f"train.{key}")]
+    answer = command("train", copied / "recipe.toml", "--out", copied, "--resume", *changes)
     complains(answer, 2, "was trained with another train.optimiser, muon")
     assert (copied / "recipe.toml").read_bytes() == before
 
@@ -218,22 +222,23 @@ def test_damaged_or_missing_pairs(command: Command, copied: Path) -> None:
     (copied / "test.jsonl").write_text('{"source": "a"}\n', encoding="utf-8")
     complains(command("evaluate", "--run", copied), 2, "test.jsonl is damaged")
     (copied / "test.jsonl").write_text("", encoding="utf-8")
-    complains(command("evaluate", "--run", copied), 2, "has no test pairs")
-    complains(command("evaluate", "--run", copied, "--split", "train"), 2, "valid and test pairs, not 'train'")
+    complains(command("evaluate", "--run", copied), 2, "has no test examples")
+    complains(command("evaluate", "--run", copied, "--split", "train"), 2, "valid and test examples, not 'train'")
 
 
-def test_input_that_is_not_text(command: Command, trained: Run, tmp_path: Path) -> None:
+def test_input_that_is_not_text(command: Command, trained: Translator, tmp_path: Path) -> None:
     answer = command("translate", "--run", trained.path, stdin=b"a\nb\ncaf\xe9\n")
     assert (answer.code, len(answer.out.splitlines())) == (2, 3)
     assert answer.err.splitlines()[0] == "glassformer: standard input:3: is not UTF-8 text"
     complains(command("translate", "--run", trained.path, stdin=b"caf\xe9\na\n"), 2, "standard input:1: is not UTF-8")
     (tmp_path / "in.txt").write_bytes(b"\xff")
-    complains(command("translate", "--run", trained.path, tmp_path / "in.txt"), 2, "in.txt:1: is not UTF-8")
-    complains(command("translate", "--run", trained.path, tmp_path / "none"), 2, "none: cannot be read: No such file")
-    complains(command("translate", "--run", trained.path, tmp_path), 2, "cannot be read: Is a directory")
+    complains(command("translate", "--run", trained.path, "--file", tmp_path / "in.txt"), 2, "in.txt:1: is not UTF-8")
+    none = command("translate", "--run", trained.path, "--file", tmp_path / "none")
+    complains(none, 2, "none: cannot be read: No such file")
+    complains(command("translate", "--run", trained.path, "--file", tmp_path), 2, "cannot be read: Is a directory")
 
 
-def test_evaluation_data_that_cannot_be_used(command: Command, trained: Run, tmp_path: Path) -> None:
+def test_evaluation_data_that_cannot_be_used(command: Command, trained: Translator, tmp_path: Path) -> None:
     data = tmp_path / "mine.tsv"
     complains(command("evaluate", "--run", trained.path, "--data", data), 2, "mine.tsv: cannot be read")
     data.write_text("a\ta\nb\n", encoding="utf-8")
@@ -241,17 +246,16 @@ def test_evaluation_data_that_cannot_be_used(command: Command, trained: Run, tmp
         command("evaluate", "--run", trained.path, "--data", data), 2, "mine.tsv:2: 1 column, at least 2 expected"
     )
     data.write_text("", encoding="utf-8")
-    complains(command("evaluate", "--run", trained.path, "--data", data), 2, "mine.tsv: holds no pair")
+    complains(command("evaluate", "--run", trained.path, "--data", data), 2, "mine.tsv: holds no example")
 
 
-def test_options_that_do_not_go_together(command: Command, trained: Run) -> None:
+def test_options_that_do_not_go_together(command: Command, trained: Translator) -> None:
     complains(command("translate", "--run", trained.path, "--stream", "--nbest", "2"), 2, "--stream", "--nbest")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("translate", "missing option '--run': see glassformer translate --help"),
         ("train", "missing argument 'RECIPE': see glassformer train --help"),
         ("trian dates", "no such command 'trian'. Did you mean 'train'?"),
         ("train dates --ot x", "no such option: --ot: did you mean --out?"),

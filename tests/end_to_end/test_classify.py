@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.recipes import make_recipe
-from glassformer.run import train
+from glassformer.recipe import make_recipe
+from glassformer.runs import train
 from labels import drawn, examples, folder_of_bars, image_recipe, table, text_recipe
 
-from .helpers import Command, complains, write
+from .helpers import Command, complains, envelopes, write
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +33,19 @@ def test_a_line_in_a_line_out_in_order(texts: Path, command: Command, tmp_path: 
     answer = command("classify", "--run", texts, stdin=b"the old hammer\n\na plum\n")
     assert [line.split("\t")[0] for line in answer.out.split("\n")] == ["tool", "", "fruit", ""]
     (tmp_path / "a.txt").write_text("a saw\n", encoding="utf-8")
-    answer = command("classify", "--run", texts, tmp_path / "a.txt", tmp_path / "a.txt", "--top", "2")
+    answer = command(
+        "classify", "--run", texts, "--file", tmp_path / "a.txt", "--file", tmp_path / "a.txt", "--top", "2"
+    )
     assert [line.split("\t")[::2] for line in answer.out.splitlines()] == [["tool", "fruit"]] * 2
     answer = command("classify", "--run", texts, stdin=b"a plum\n\n" + b"a saw " * 20 + b"\n")
     assert answer.err == (
         "glassformer: standard input:3: longer than the 16 tokens that the model reads: "
         "what comes after them is left out\n"
     )
-    answer = command("classify", "--run", texts, "--json", stdin=b"a plum\n\n")
-    first, second = map(json.loads, answer.out.splitlines())
-    assert (first["label"], list(first["probabilities"]), second["label"]) == ("fruit", ["fruit"], None)
+    first, second = envelopes(command("classify", "--run", texts, "--json", stdin=b"a plum\n\n"))
+    assert (first["output"], list(first["probabilities"])) == ("fruit", ["fruit"])
+    assert first.keys() == {"input", "output", "error", "probability", "probabilities"}
+    assert second == {"input": "", "output": None, "error": None, "probability": None, "probabilities": {}}
 
 
 def test_what_was_read_before_a_damage_is_answered(texts: Path, command: Command, tmp_path: Path) -> None:
@@ -50,16 +53,24 @@ def test_what_was_read_before_a_damage_is_answered(texts: Path, command: Command
     packed = gzip.compress(b"".join(b"the old hammer %d\n" % number for number in range(20_000)))
     (tmp_path / "b.gz").write_bytes(packed[: len(packed) // 2])
     for other, sentence in (("nowhere.txt", "cannot be read"), ("b.gz", "is a damaged or unfinished archive")):
-        answer = command("classify", "--run", texts, tmp_path / "a.txt", tmp_path / other)
+        answer = command("classify", "--run", texts, "--file", tmp_path / "a.txt", "--file", tmp_path / other)
         assert answer.code == 2
         assert [line.split("\t")[0] for line in answer.out.splitlines()][:2] == ["tool", "fruit"]
         assert sentence in answer.err
     assert len(answer.out.splitlines()) > 4096
 
 
-def test_a_text_in_the_place_of_a_file_is_told_where_to_go(texts: Path, command: Command) -> None:
-    complains(command("classify", "--run", texts, "an old plum"), 2, "a text itself comes by a pipe: echo TEXT |")
-    assert "pipe" not in command("classify", "--run", texts, "plums.txt").err
+def test_a_text_that_names_a_file_is_a_text_and_a_notice_says_so(
+    texts: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "an old plum").write_text("a saw\n", encoding="utf-8")
+    answer = command("classify", "--run", texts, "an old plum", "an old saw")
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["fruit", "tool"]
+    assert answer.code == 0
+    notice = "an old plum is used as a text: to read the file of this name, write --file 'an old plum'"
+    assert answer.err == f"glassformer: {notice}\n"
+    assert command("classify", "--run", texts, "a plum").err == ""
 
 
 @pytest.mark.parametrize("held_out", [0.0, 0.2])
@@ -85,12 +96,12 @@ def test_one_text_is_not_two(texts: Path, pairs: Path, command: Command) -> None
     complains(
         command("classify", "--run", pairs, stdin=b"a plum\n"),
         2,
-        "standard input:1: this run has learned from two texts with a tab between: the line has 1",
+        "standard input:1: this run was trained on two texts with a tab between: found 1",
     )
     complains(
         command("classify", "--run", texts, stdin=b"a plum\ta saw\n"),
         2,
-        "standard input:1: this run has learned from one text, without a tab: the line has 2",
+        "standard input:1: this run was trained on one text, without a tab: found 2",
     )
     complains(
         command("classify", "--run", pairs, stdin=b"a plum\t \n"), 2, "standard input:1: the second text is empty"
@@ -104,18 +115,23 @@ def test_a_line_that_cannot_be_classified_leaves_the_others_their_labels(pairs: 
     assert answer.code == 2
     assert [line.split(":")[2] for line in answer.err.splitlines()[:2]] == ["3", "4"]
     assert answer.err.endswith("glassformer: 2 of the texts could not be read\n")
-    rows = [json.loads(line) for line in command("classify", "--run", pairs, "--json", stdin=lines).out.splitlines()]
-    assert [sorted(row)[0] for row in rows] == ["label", "label", "error", "error", "label"]
+    rows = envelopes(command("classify", "--run", pairs, "--json", stdin=lines))
+    assert [row["error"] is not None for row in rows] == [False, False, True, True, False]
+    assert [bool(row["output"]) for row in rows] == [True, False, False, False, True]
+    one = command("classify", "--run", pairs, "a plum\tb")
+    assert one.out == answer.out.splitlines()[0] + "\n"
 
 
 def test_what_to_try_next_with_two_texts_has_a_tab_between_them(command: Command, tmp_path: Path) -> None:
     rows = [(f"{text} {number}", text[::-1], label) for number, (text, label) in enumerate(examples(60))]
     asked = text_recipe(table(tmp_path / "t.tsv", rows), source={"columns": [0, 1, 2]}, train={"steps": 1})
     told = command("train", write(tmp_path / "r.toml", make_recipe(asked)), "--out", tmp_path / "run").out
-    line = next(line for line in told.splitlines() if line.startswith("  printf "))
-    shell = ["/bin/sh", "-c", line.split(" | ")[0]]
-    said = subprocess.run(shell, capture_output=True, check=True).stdout  # noqa: S603  # as a user types it
-    assert len(said.decode().removesuffix("\n").split("\t")) == 2
+    line = next(line for line in told.splitlines() if f" classify --run {tmp_path / 'run'} " in line)
+    typed = line.partition(f" classify --run {tmp_path / 'run'} ")[2]
+    shell = ["/bin/sh", "-c", f"printf %s {typed}"]
+    said = subprocess.run(shell, capture_output=True, check=True).stdout.decode()  # noqa: S603  # as a user types it
+    assert len(said.split("\t")) == 2
+    assert command("classify", "--run", tmp_path / "run", said).code == 0
 
 
 def test_evaluating_shows_the_baseline_too_or_says_what_it_needs(
@@ -156,13 +172,14 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_answered(images: Path, comm
     names = [str(tmp_path / name) for name in ("bad.png", "good.png", "gone.png")]
     answer = command("classify", "--run", images, *names)
     assert answer.code == 2
-    assert [line.split("\t")[0] for line in answer.out.splitlines()] == [names[1]]
+    assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["", names[1], ""]
     assert answer.err.count("glassformer: ") == 3
     assert "gone.png: cannot be read: No such file or directory" in answer.err
     assert answer.err.endswith("glassformer: 2 of the images could not be read\n")
-    rows = [json.loads(line) for line in command("classify", "--run", images, *names, "--json").out.splitlines()]
-    assert ["error" in row for row in rows] == [True, False, True]
-    assert [row["image"] for row in rows] == names
+    rows = envelopes(command("classify", "--run", images, *names, "--json"))
+    assert [row["error"] is not None for row in rows] == [True, False, True]
+    assert [row["output"] for row in rows] == [None, "lying", None]
+    assert [row["input"] for row in rows] == names
 
 
 def test_lines_that_are_no_text_or_name_nothing_leave_the_others_theirs(
@@ -173,8 +190,8 @@ def test_lines_that_are_no_text_or_name_nothing_leave_the_others_theirs(
     assert answer.err.splitlines()[0] == "glassformer: standard input:2: is not UTF-8 text"
     drawn("lying", 1).save(tmp_path / "good.png")
     answer = command("classify", "--run", images, stdin=f"{tmp_path / 'good.png'}\n\n".encode())
-    assert (answer.code, len(answer.out.splitlines())) == (2, 1)
-    assert answer.err.splitlines()[0] == "glassformer: an empty line names no image"
+    assert (answer.code, answer.out.count("\n"), len(answer.out.split())) == (2, 2, 3)
+    assert answer.err.splitlines()[0] == "glassformer: standard input:2: an empty line names no image"
 
 
 def test_an_image_that_cannot_be_read_is_left_out_of_the_score(images: Path, command: Command, tmp_path: Path) -> None:
@@ -211,7 +228,9 @@ def test_training_on_images_by_command(command: Command, tmp_path: Path) -> None
     assert "1 bad rows: 1 unreadable images" in described.out
     assert "lying/bad.png: is no image of a known format" in described.out
     facts = json.loads(command("data", path, "--json").out)
-    assert facts["splits"]["train"]["lying"] + facts["splits"]["train"]["standing"] == facts["report"]["kept"]["train"]
+    counts = facts["splits"]["train"]["labels"]
+    assert counts["lying"] + counts["standing"] == facts["report"]["kept"]["train"]
+    assert f"  lying     {counts['lying']} train, " in described.out
     answer = command("train", path, "--out", tmp_path / "run")
     assert answer.code == 0
     assert "images: accuracy" in answer.out

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.run import train
+from glassformer.runs import train
 from tiny import IDLE, recipe
 
 from .helpers import Command, complains, end, start, write
@@ -41,12 +41,12 @@ def test_a_report_is_shown_and_written(command: Command, tmp_path: Path) -> None
     asked = ("compare", tmp_path / "small", tmp_path / "large", "--out", tmp_path / "out", "--split", "valid")
     answer = command(*asked)
     assert answer.code == 0, answer.err
-    assert answer.err == "judging 1 of 2: small, seed 0\njudging 2 of 2: large, seed 0\n"
+    assert answer.err == "scoring 1 of 2: small, seed 0\nscoring 2 of 2: large, seed 0\n"
     assert [line.split()[0] for line in answer.out.splitlines()[:3]] == ["run", "small", "large"]
     assert f"The report is {tmp_path / 'out' / 'report.html'}" in answer.out
     assert (tmp_path / "out" / "figure.png").is_file()
     again = command(*asked, "--json")
-    assert again.err == ""  # nothing is judged twice
+    assert again.err == ""  # nothing is scored twice
     assert [run["name"] for run in json.loads(again.out)["runs"]] == ["small", "large"]
 
 
@@ -57,5 +57,5 @@ def test_what_is_wrong_is_a_sentence(two: tuple[Path, Path], command: Command, t
     complains(command("compare", *two, "--split", "train", *out), 2, '--split is "train": expected valid or test')
     complains(command("compare", two[0], "datse", *out), 2, "datse", "did you mean dates?")
     other = write(tmp_path / "other.toml", recipe(IDLE, {"source": {"count": 201}}))
-    complains(command("compare", two[0], other, *out), 2, "small and other learn from different data: source.count")
+    complains(command("compare", two[0], other, *out), 2, "small and other have different data: source.count")
     assert not (tmp_path / "out").exists()

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.recipes import make_recipe
+from glassformer.recipe import make_recipe
 from stories import recipe, stories
 
-from .helpers import Command, complains, write
+from .helpers import Command, complains, envelopes, write
 
 
 @pytest.mark.parametrize(
@@ -30,18 +30,24 @@ def test_from_a_text_to_answers(command: Command, tmp_path: Path, task: str, ver
     assert answered.code == 0, answered.err
     if verb == "fill":
         assert len(answered.out.splitlines()) == 2
-        rows = [json.loads(line) for line in command(verb, "--run", run, "--json", prompt, prompt).out.splitlines()]
+        rows = envelopes(command(verb, "--run", run, "--json", prompt, prompt))
         assert rows[0] == rows[1]
+        assert rows[0].keys() == {"input", "output", "error", "gaps"}
+        assert (rows[0]["input"], rows[0]["error"]) == (prompt, None)
+        assert "MASK" not in rows[0]["output"]
+        assert "extra_id" not in rows[0]["output"]
     else:
         assert answered.out.startswith(prompt)
         (tmp_path / "p.txt").write_text(lines, encoding="utf-8")
-        told = command(verb, "--run", run, "--json", "--file", tmp_path / "p.txt").out.splitlines()
-        assert [json.loads(line)["prompt"] for line in told] == lines.splitlines()
-        assert "".join(json.loads(line)["text"] + "\n" for line in told) == answered.out
-        complains(command(verb, "--run", run, "--json", "--stream", prompt), 2, "no --json")
+        rows = envelopes(command(verb, "--run", run, "--json", "--file", tmp_path / "p.txt"))
+        assert [row["input"] for row in rows] == lines.splitlines()
+        assert "".join(row["output"] + "\n" for row in rows) == answered.out
+        assert all(row.keys() == {"input", "output", "error", "finished"} for row in rows)
+        complains(command(verb, "--run", run, "--json", "--stream", prompt), 2, "leave out --json")
     mixed = command(verb, "--run", run, "--json", prompt, "the cow " * 40, prompt)
-    rows = [json.loads(line) for line in mixed.out.splitlines()]
-    assert ["error" in row for row in rows] == [False, True, False]
+    rows = envelopes(mixed)
+    assert [row["error"] is not None for row in rows] == [False, True, False]
+    assert rows[1]["error"].startswith("argument 2: ")
     assert rows[0] == rows[2]
     assert mixed.code == 2
     assert len(mixed.err.splitlines()) == 2
@@ -73,5 +79,5 @@ def test_a_word_that_is_the_end_of_a_line_ends_none(command: Command, tmp_path: 
 def test_a_prompt_that_is_no_text_is_none(command: Command, tmp_path: Path) -> None:
     asked = recipe(stories(tmp_path / "t.txt"), "language-modelling", train={"steps": 1})
     command("train", write(tmp_path / "r.toml", make_recipe(asked)), "--out", tmp_path / "run")
-    told = command("generate", "--run", tmp_path / "run", "--json", "--length", "2", stdin=b"the\n\xff\n").out
-    assert [json.loads(line)["prompt"] for line in told.splitlines()] == ["the", None]
+    told = command("generate", "--run", tmp_path / "run", "--json", "--length", "2", stdin=b"the\n\xff\n")
+    assert [row["input"] for row in envelopes(told)] == ["the", None]

@@ -8,18 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import glassformer as gf
-import glassformer.pretrained as pretrained
-from glassformer.cli.app import app
-from glassformer.models import bart, bert, gpt2, marian
+from glassformer import interop
+from glassformer.models import bart, bert, gpt2, marian, vit
 from glassformer.recipe import Tokenizer as Section
-from glassformer.run import Run
-from glassformer.run.importing import import_checkpoint
+from glassformer.runs import import_run
+from glassformer.tasks.translation import Translator
 from glassformer.text import Tokenizer
 
-from .helpers import Command, complains
+from .helpers import Command, complains, envelopes
 
 WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
 TEXTS = ["the dog saw the cat", "a cat sat on the mat", "the moon was big and bright"]
@@ -34,7 +32,7 @@ def tokenizer() -> Tokenizer:
 def language_model(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("gpt2")
-    pretrained.save(gpt2(tokenizer.size, width=16, heads=2, layers=1, length=40), folder)
+    interop.save(gpt2(tokenizer.size, width=16, heads=2, layers=1, length=40), folder)
     tokenizer.save(folder / "tokenizer.json")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": tokenizer.end}))
@@ -64,13 +62,13 @@ def test_a_language_model_is_imported_generates_and_is_exported(
     theirs = transformers.GPT2LMHeadModel.from_pretrained(out).eval()
     tokens = torch.tensor([Tokenizer.load(out / "tokenizer.json", complete=False).encode("the dog")])
     with torch.inference_mode():
-        torch.testing.assert_close(pretrained.load(run)(tokens), theirs(tokens).logits, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(interop.load(run)(tokens), theirs(tokens).logits, atol=1e-5, rtol=1e-5)
 
 
 def test_a_translator_is_imported_and_translates(command: Command, tokenizer: Tokenizer, tmp_path: Path) -> None:
     torch.manual_seed(0)
     folder, run = tmp_path / "marian", tmp_path / "run"
-    pretrained.save(marian(tokenizer.size, width=16, heads=2, layers=1, hidden=16), folder)
+    interop.save(marian(tokenizer.size, width=16, heads=2, layers=1, hidden=16), folder)
     tokenizer.save(folder / "tokenizer.json")
     assert command("import", folder, run).code == 0
     answer = command("translate", "--run", run, "--beam", "3", stdin=b"the dog\n\na cat\n")
@@ -93,7 +91,7 @@ def test_a_prompt_without_room_leaves_the_others_theirs_streamed_or_not(
     assert plain == streamed
     assert (plain.code, len(plain.out.splitlines()), plain.out.splitlines()[1]) == (2, 3, "")
     assert plain.err.splitlines()[0].endswith("leaves no room: the model reads 40 in all")
-    assert plain.err.splitlines()[1:] == ["glassformer: 1 of the prompts could not be read"]
+    assert plain.err.splitlines()[1:] == ["glassformer: 1 of the texts could not be read"]
 
 
 def test_nothing_is_written_over_unless_forced(command: Command, language_model: Path, tmp_path: Path) -> None:
@@ -117,7 +115,7 @@ def test_nothing_is_written_over_unless_forced(command: Command, language_model:
     assert command("generate", "--run", run, "the dog", "--length", "2").code == 0
 
 
-def test_a_trained_run_is_never_written_over(command: Command, trained: Run, language_model: Path) -> None:
+def test_a_trained_run_is_never_written_over(command: Command, trained: Translator, language_model: Path) -> None:
     path = trained.path
     assert path is not None
     for arguments in (("import", language_model, path), ("export", "--run", path, path)):
@@ -149,14 +147,14 @@ def test_what_cannot_be_imported_or_used_is_a_sentence(
     (tmp_path / "bare").mkdir()
     for name in ("config.json", "model.safetensors"):
         (tmp_path / "bare" / name).write_bytes((language_model / name).read_bytes())
-    assert "brings no tokenizer.json along" in command("import", tmp_path / "bare", tmp_path / "z").err
+    assert "has no tokenizer.json: with transformers, load" in command("import", tmp_path / "bare", tmp_path / "z").err
     Tokenizer.train(TEXTS * 20, Section(kind="bpe", vocabulary=310)).save(tmp_path / "bare" / "tokenizer.json")
     small = tmp_path / "small"
-    pretrained.save(gpt2(tokenizer.size - 5, width=16, heads=2, layers=1, length=40), small)
+    interop.save(gpt2(tokenizer.size - 5, width=16, heads=2, layers=1, length=40), small)
     tokenizer.save(small / "tokenizer.json")
     assert "they do not belong together" in command("import", small, tmp_path / "w").err
-    pretrained.save(bert(50, width=16, heads=2, layers=1, hidden=16, length=10), tmp_path / "bert")
-    assert "neither writes nor fills gaps" in command("import", tmp_path / "bert", tmp_path / "v").err
+    interop.save(bert(50, width=16, heads=2, layers=1, hidden=16, length=10), tmp_path / "bert")
+    assert "no task can use this model" in command("import", tmp_path / "bert", tmp_path / "v").err
 
 
 def spelling_to_sound(tmp_path: Path) -> Path:
@@ -168,7 +166,7 @@ def spelling_to_sound(tmp_path: Path) -> Path:
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
         model.get_parameter("head.bias")[2] = -100.0
-    pretrained.save(model, folder)
+    interop.save(model, folder)
     config = json.loads((folder / "config.json").read_text())
     letters = {"grapheme_chars": "____abcdefghijklm", "phoneme_chars": "____nopqrstuvwxyz"}
     special = {"eos_token_id": 2, "pad_token_id": 0, "decoder_start_token_id": 1}
@@ -176,11 +174,10 @@ def spelling_to_sound(tmp_path: Path) -> Path:
     return folder
 
 
-def test_two_tokenizers_go_out_as_they_came_in(tmp_path: Path) -> None:
-    import_checkpoint(spelling_to_sound(tmp_path), tmp_path / "run")
-    runner = CliRunner()
-    assert runner.invoke(app, ["export", "--run", str(tmp_path / "run"), str(tmp_path / "out")]).exit_code == 0
-    import_checkpoint(tmp_path / "out", tmp_path / "again")
+def test_two_tokenizers_go_out_as_they_came_in(command: Command, tmp_path: Path) -> None:
+    import_run(spelling_to_sound(tmp_path), tmp_path / "run")
+    assert command("export", "--run", tmp_path / "run", tmp_path / "out").code == 0
+    import_run(tmp_path / "out", tmp_path / "again")
     first, second = (gf.load(tmp_path / name, "cpu").translate(["badcabbage"]) for name in ("run", "again"))
     assert first == second
     assert set(first[0].text) & set("nopqrstuvwxyz")
@@ -212,7 +209,7 @@ def test_an_imported_language_model_is_scored_as_transformers_does(language_mode
     run = _imported(language_model, tmp_path / "run")
     text = "the moon was big and bright"
     found = run.evaluate([(text, "")])
-    tokens = torch.tensor([[run.habits.start, *run.tokenizer.encode(text), run.habits.end]])
+    tokens = torch.tensor([[run.special.start, *run.tokenizer.encode(text), run.special.end]])
     theirs = transformers.GPT2LMHeadModel.from_pretrained(language_model).eval()
     with torch.inference_mode():
         assert found.loss == pytest.approx(float(theirs(tokens, labels=tokens).loss), abs=1e-5)
@@ -247,7 +244,7 @@ def test_a_masked_language_model_is_imported_and_fills_gaps_as_in_transformers(
     run, text = tmp_path / "run", "the [MASK] saw the cat"
     said = command("import", masked, run)
     assert "glassformer fill --run" in said.out
-    found = json.loads(command("fill", "--run", run, "--json", "--top", "3", text).out)
+    (found,) = envelopes(command("fill", "--run", run, "--json", "--top", "3", text))
     tokenizer = transformers.AutoTokenizer.from_pretrained(masked)
     theirs = transformers.AutoModelForMaskedLM.from_pretrained(masked).eval()
     inputs = tokenizer(text, return_tensors="pt")
@@ -278,7 +275,7 @@ def test_prompts_leave_each_other_room(language_model: Path, tmp_path: Path) -> 
 
 
 def _imported(source: Path, folder: Path) -> Any:
-    import_checkpoint(source, folder)
+    import_run(source, folder)
     return gf.load(folder, "cpu")
 
 
@@ -291,3 +288,20 @@ def test_real_checkpoints_tell_a_story_and_spell_words_aloud(command: Command, t
     command("import", WEIGHTS / "misaki-bart-g2p-us", sounds)
     spoken = command("translate", "--run", sounds, stdin=b"hello\ntransformer\nKubernetes\n")
     assert spoken.out.splitlines() == ["hˈɛlO", "tɹænsfˈɔɹməɹ", "kˌubəɹnˈits"]
+
+
+def test_an_imported_language_model_writes_what_transformers_writes(language_model: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    run = import_run(language_model, tmp_path / "run")
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(language_model).eval()
+    tokens = torch.tensor([run.tokenizer.encode("the dog")])
+    with torch.inference_mode():
+        written = theirs.generate(tokens, max_new_tokens=8, do_sample=False, pad_token_id=run.tokenizer.pad)
+    found = gf.load(tmp_path / "run").generate(["the dog"], length=8)[0]
+    assert found.ids == written[0, tokens.shape[1] :].tolist()[: len(found.ids)]
+    assert (tmp_path / "run" / "special_tokens.json").is_file()
+
+
+def test_a_checkpoint_that_no_task_can_use_is_a_sentence(command: Command, tmp_path: Path) -> None:
+    interop.save(vit(2, image=8, patch=4, width=16, heads=2, layers=1, hidden=16), tmp_path / "vit")
+    complains(command("import", tmp_path / "vit", tmp_path / "run"), 2, "no task can use this model")

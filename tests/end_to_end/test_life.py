@@ -12,8 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from glassformer.run import Run, train
-from glassformer.run.telling import read_metrics
+from glassformer.runs import train
+from glassformer.runs.metrics import read_metrics
+from glassformer.tasks.translation import Translator
 from tiny import IDLE, recipe
 
 from .helpers import COMMAND, Command, complains, end, start, write
@@ -85,7 +86,8 @@ def test_asked_to_stop_it_saves_and_says_so(straight: Path, command: Command, nu
     step = int(last.removeprefix("step-"))
     assert step < 200
     assert "Traceback" not in answer.err
-    complaint = f"glassformer: stopped by signal {number} after step {step}; the state is saved: resume to go on"
+    name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+    complaint = f"glassformer: stopped by {name}; state saved at step {step}: continue with --resume"
     assert answer.err.splitlines()[-1] == complaint
     complains(command("translate", "--run", stopped), 2, "its training has not ended", "--resume")
     if number == signal.SIGTERM:
@@ -111,7 +113,7 @@ def test_asked_to_stop_while_it_prepares_it_leaves_nothing(
     mine = write(tmp_path / "my.toml", recipe(IDLE, {"source": {"count": 5_000_000, "length": 50}}))
     process = start("train", mine, "--out", out)
     late = time.monotonic() + 100
-    while not list(cache.glob(".making-*/corpus/train.text")) and time.monotonic() < late:
+    while not list(cache.glob(".making-*/corpus/train.jsonl")) and time.monotonic() < late:
         time.sleep(0.01)
     process.send_signal(number)
     answer = end(process)
@@ -159,21 +161,21 @@ def test_asked_to_stop_while_libraries_load_it_stops_in_silence(
     assert (answer.code, answer.out, answer.err) == (code, "", "")
 
 
-def test_lines_through_a_pipe(trained: Run) -> None:
+def test_lines_through_a_pipe(trained: Translator) -> None:
     lines = ["a b c", "", "d", "e f g h", "  ", "h"]
     answer = end(start("translate", "--run", str(trained.path)), "\n".join(lines) + "\n")
     assert (answer.code, answer.err) == (0, "")
     assert answer.out == "a b c\n\nd\ne f g h\n\nh\n"
 
 
-def test_what_is_written_is_utf_8_wherever_it_goes(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_is_utf_8_wherever_it_goes(trained: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     answer = end(start("recipes"))
     assert (answer.code, answer.err) == (0, "")
     assert "dates in many languages → ISO 8601" in answer.out
 
 
-def test_somebody_who_has_seen_enough_is_no_reason_to_crash(trained: Run) -> None:
+def test_somebody_who_has_seen_enough_is_no_reason_to_crash(trained: Translator) -> None:
     process = start("translate", "--run", str(trained.path), "--stream")
     assert process.stdin is not None
     assert process.stdout is not None

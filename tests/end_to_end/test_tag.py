@@ -7,7 +7,7 @@ import pytest
 
 import glassformer as gf
 
-from .helpers import Command, complains
+from .helpers import Command, complains, envelopes
 
 SMALL = ["source.count=600", "train.steps=60", "train.lr=2e-2", "train.device=cpu", "model.width=32"]
 
@@ -28,11 +28,12 @@ def test_a_line_in_a_line_out_in_order(tagger: Path, command: Command, tmp_path:
 
 
 def test_objects_have_a_tag_and_a_probability_for_each_word(tagger: Path, command: Command) -> None:
-    lines = command("tag", "--run", tagger, "--json", stdin=b"we walk\n\n").out.splitlines()
-    first, second = map(json.loads, lines)
-    assert (first["words"], first["tags"]) == (["we", "walk"], ["PRON", "VERB"])
+    first, second = envelopes(command("tag", "--run", tagger, "--json", stdin=b"we walk\n\n"))
+    assert (first["input"], first["words"], first["output"]) == ("we walk", ["we", "walk"], ["PRON", "VERB"])
+    assert first.keys() == {"input", "output", "error", "words", "probabilities"}
+    assert len(first["probabilities"]) == 2
     assert all(0 < each <= 1 for each in first["probabilities"])
-    assert second == {"words": [], "tags": [], "probabilities": []}
+    assert second == {"input": "", "output": [], "error": None, "words": [], "probabilities": []}
 
 
 def test_a_line_that_is_no_text_leaves_the_others_theirs(tagger: Path, command: Command) -> None:
@@ -40,8 +41,8 @@ def test_a_line_that_is_no_text_leaves_the_others_theirs(tagger: Path, command: 
     assert answer.code == 2
     assert answer.out.splitlines() == ["we walk\tPRON VERB", "", "we walk\tPRON VERB"]
     assert answer.err.splitlines()[0] == "glassformer: standard input:2: is not UTF-8 text"
-    lines = command("tag", "--run", tagger, "--json", stdin=b"we walk\n\xff\n").out.splitlines()
-    assert json.loads(lines[1]) == {"error": "standard input:2: is not UTF-8 text"}
+    rows = envelopes(command("tag", "--run", tagger, "--json", stdin=b"we walk\n\xff\n"))
+    assert rows[1] == {"input": None, "output": None, "error": "standard input:2: is not UTF-8 text"}
 
 
 def test_what_it_writes_can_be_evaluated(tagger: Path, command: Command, tmp_path: Path) -> None:
@@ -71,7 +72,11 @@ def test_a_tagger_does_nothing_else(tagger: Path, command: Command, tmp_path: Pa
 @pytest.mark.parametrize("attention", ["none", "additive"])
 def test_training_ends_with_a_picture_where_there_is_one(attention: str, command: Command, tmp_path: Path) -> None:
     few = ["train.steps=2", "source.symbols=3", "source.length=4", "train.device=cpu", f"model.attention={attention}"]
-    changes = [word for change in [*few, "model.family=recurrent"] for word in ("--set", change)]
+    changes = [
+        word
+        for change in [*few, "model.family=recurrent", "model.heads=", "model.hidden="]
+        for word in ("--set", change)
+    ]
     answer = command("train", "reverse", "--out", tmp_path / "run", *changes)
     assert answer.code == 0, answer.err
     assert (tmp_path / "run" / "attention.png").exists() == (attention != "none")

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import glassformer as gf
-from glassformer.recipes import make_recipe
-from glassformer.run import Run
+from glassformer.recipe import make_recipe
+from glassformer.tasks.translation import Translator
 from questions import paragraphs, recipe, written
 
-from .helpers import Command, complains, write
+from .helpers import Command, complains, envelopes, write
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +29,18 @@ def test_questions_about_a_file(command: Command, answering: Path, tmp_path: Pat
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["nine", "green"]
     piped = command("answer", "--run", answering, "--context", text, stdin=b"which number\nwhich colour\n")
     assert piped.out == answer.out
-    facts = json.loads(command("answer", "--run", answering, "--context", text, "--json", "which number").out)
-    assert text.read_text()[facts["start"] : facts["end"]] == facts["text"] == "nine"
-    assert facts.keys() == {"question", "text", "start", "end", "score"}
+    (facts,) = envelopes(command("answer", "--run", answering, "--context", text, "--json", "which number"))
+    assert text.read_text()[facts["start"] : facts["end"]] == facts["output"] == "nine"
+    assert facts.keys() == {"input", "output", "error", "start", "end", "score"}
+    assert (facts["input"], facts["error"]) == ("which number", None)
+    alone = command("answer", "--run", answering, "which number\tthe old house has nine windows")
+    assert alone.out.split("\t")[0] == "nine"
 
 
 def test_lines_of_questions_and_contexts_keep_their_order(command: Command, answering: Path) -> None:
     lines = "which colour\ta red house\n" + json.dumps({"question": "which number", "context": "has\nfive windows"})
     found = command("answer", "--run", answering, "--json", stdin=lines.encode())
-    assert [json.loads(line)["text"] for line in found.out.splitlines()] == ["red", "five"]
+    assert [row["output"] for row in envelopes(found)] == ["red", "five"]
 
 
 def test_answers_are_scored(command: Command, answering: Path, tmp_path: Path) -> None:
@@ -78,8 +81,9 @@ def test_a_line_that_cannot_be_answered_leaves_the_others_their_answers(command:
         "glassformer: standard input:2: the question is empty",
         "glassformer: 1 of the questions could not be read",
     ]
-    rows = [json.loads(line) for line in command("answer", "--run", answering, "--json", stdin=lines).out.splitlines()]
-    assert [row.get("text") for row in rows] == ["red", None, "five"]
+    rows = envelopes(command("answer", "--run", answering, "--json", stdin=lines))
+    assert [row["output"] for row in rows] == ["red", None, "five"]
+    assert [row["input"] for row in rows] == lines.decode().splitlines()
     assert rows[1]["error"] == "standard input:2: the question is empty"
 
 
@@ -111,24 +115,24 @@ def test_the_best_threshold_is_found_and_may_be_given(command: Command, answerin
     complains(plain, 2, "--threshold is for task.unanswerable")
 
 
-def test_each_run_does_its_own_task(command: Command, answering: Path, trained: Run, tmp_path: Path) -> None:
+def test_each_run_does_its_own_task(command: Command, answering: Path, trained: Translator, tmp_path: Path) -> None:
     complains(command("translate", "--run", answering), 2, "does not translate: it was trained for answering")
     complains(command("answer", "--run", trained.path), 2, "does not answer: it was trained for translation")
     complains(command("evaluate", "--run", answering, "--rouge"), 2, "for runs that write")
 
 
-def test_transform_is_translate_by_another_name(command: Command, trained: Run) -> None:
+def test_transform_is_translate_by_another_name(command: Command, trained: Translator) -> None:
     lines = b"a b c\n\nd e\n"
     first = command("transform", "--run", trained.path, stdin=lines)
     assert first.code == 0
     assert first.out == command("translate", "--run", trained.path, stdin=lines).out
-    found = [
-        json.loads(line) for line in command("transform", "--run", trained.path, "--json", stdin=lines).out.splitlines()
-    ]
-    assert [each["text"] for each in found] == first.out.splitlines()
-    assert [each["source"] for each in found] == ["a b c", "", "d e"]
-    best = json.loads(command("translate", "--run", trained.path, "--json", "--nbest", "2", stdin=b"a b\n").out)
+    found = envelopes(command("transform", "--run", trained.path, "--json", stdin=lines))
+    assert [each["output"] for each in found] == first.out.splitlines()
+    assert [each["input"] for each in found] == ["a b c", "", "d e"]
+    (best,) = envelopes(command("translate", "--run", trained.path, "--json", "--nbest", "2", stdin=b"a b\n"))
     expected = trained.search(["a b"], beam=2, best=2)[0]
+    assert best.keys() == {"input", "output", "error", "outputs"}
+    assert best["outputs"][0] == {"text": expected[0].text, "score": expected[0].score, "finished": True}
     assert [each["text"] for each in best["outputs"]] == [each.text for each in expected]
     complains(command("transform", "--run", trained.path, "--json", "--stream"), 2, "--json")
     long = command("transform", "--run", trained.path, stdin=b"a b\n" + b"a b c " * 200 + b"\n" + b"c " * 600 + b"\n")
@@ -162,13 +166,13 @@ def test_summaries_are_watched_and_scored_by_rouge(command: Command, summaries: 
     assert "ROUGE-1 " in command("evaluate", "--run", run).out
 
 
-def test_rouge_is_there_for_the_asking(command: Command, trained: Run) -> None:
+def test_rouge_is_there_for_the_asking(command: Command, trained: Translator) -> None:
     assert "rouge1" not in json.loads(command("evaluate", "--run", trained.path, "--json").out)
     assert json.loads(command("evaluate", "--run", trained.path, "--json", "--rouge").out)["rouge1"] >= 0
 
 
 def test_without_its_library_a_sentence_says_so(
-    command: Command, summaries: Path, trained: Run, monkeypatch: pytest.MonkeyPatch
+    command: Command, summaries: Path, trained: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
     out = summaries.parent / "run"

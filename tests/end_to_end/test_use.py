@@ -14,26 +14,26 @@ import pytest
 import sacrebleu
 
 import glassformer as gf
-from glassformer.cli import showing
-from glassformer.cli.showing import read_lines
+from glassformer.cli import items, showing
+from glassformer.cli.items import read_lines
 from glassformer.parts import quantise
-from glassformer.recipes import bundled, make_recipe
-from glassformer.run import Run
-from glassformer.run import run as using
+from glassformer.recipe import bundled, make_recipe
+from glassformer.tasks import writing
+from glassformer.tasks.translation import Translator, translator
 from tiny import IDLE, recipe
 
-from .helpers import Command, complains, write
+from .helpers import Command, complains, envelopes, write
 
 LINES = ["a b c", "", "h", "e f g h", "d d"]
 
 
-def test_a_file_is_translated_line_by_line(trained: Run, command: Command, tmp_path: Path) -> None:
+def test_a_file_is_translated_line_by_line(trained: Translator, command: Command, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("\n".join(LINES), encoding="utf-8")  # without a last line feed
-    answer = command("translate", "--run", trained.path, tmp_path / "in.txt")
+    answer = command("translate", "--run", trained.path, "--file", tmp_path / "in.txt")
     assert (answer.code, answer.out.split("\n"), answer.err) == (0, [*LINES, ""], "")
 
 
-def test_only_a_line_feed_ends_a_line(trained: Run, command: Command, tmp_path: Path) -> None:
+def test_only_a_line_feed_ends_a_line(trained: Translator, command: Command, tmp_path: Path) -> None:
     text = "\ufeffa b\r\nc\u2028d\x0b\x0c\x85e\rf\n\nh \n"
     (tmp_path / "in.txt").write_bytes(text.encode())
     assert list(read_lines(str(tmp_path / "in.txt"))) == ["a b", "c\u2028d\x0b\x0c\x85e\rf", "", "h "]
@@ -42,11 +42,11 @@ def test_only_a_line_feed_ends_a_line(trained: Run, command: Command, tmp_path: 
     assert (first, third, last, end) == ("a b", "", "h", "")
 
 
-def test_nothing_in_nothing_out(trained: Run, command: Command) -> None:
+def test_nothing_in_nothing_out(trained: Translator, command: Command) -> None:
     assert command("translate", "--run", trained.path).out == ""
 
 
-def test_many_outputs_for_a_line_have_its_number_and_their_scores(trained: Run, command: Command) -> None:
+def test_many_outputs_for_a_line_have_its_number_and_their_scores(trained: Translator, command: Command) -> None:
     answer = command("translate", "--run", trained.path, "--nbest", "3", stdin=b"a b c\n\nh\n")
     rows = [line.split("\t") for line in answer.out.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "1", "2", "3", "3", "3"]
@@ -57,16 +57,16 @@ def test_many_outputs_for_a_line_have_its_number_and_their_scores(trained: Run, 
     assert [row[2] for row in rows[:3]] == [each.text for each in expected]
 
 
-def test_a_wider_beam_is_what_was_asked_for(trained: Run, command: Command) -> None:
+def test_a_wider_beam_is_what_was_asked_for(trained: Translator, command: Command) -> None:
     answer = command("translate", "--run", trained.path, "--beam", "5", "--nbest", "2", stdin=b"a b c d e\n")
     expected = trained.search(["a b c d e"], beam=5, best=2)[0]
     assert answer.out == "".join(f"1\t{each.score:.4f}\t{each.text}\n" for each in expected)
 
 
-def test_a_line_that_is_no_text_leaves_the_others_their_outputs(trained: Run, command: Command) -> None:
+def test_a_line_that_is_no_text_leaves_the_others_their_outputs(trained: Translator, command: Command) -> None:
     asked = b"a b\n\xff\xfe\nc d\n"
     good = command("translate", "--run", trained.path, stdin=b"a b\nc d\n").out.splitlines()
-    told = ["standard input:2: is not UTF-8 text", "1 of the lines could not be read"]
+    told = ["standard input:2: is not UTF-8 text", "1 of the texts could not be read"]
     for more in ((), ("--stream",)):
         answer = command("translate", "--run", trained.path, "--beam", "1", *more, stdin=asked)
         assert answer.code == 2
@@ -74,28 +74,28 @@ def test_a_line_that_is_no_text_leaves_the_others_their_outputs(trained: Run, co
         assert len(answer.out.splitlines()) == 3
     plain = command("translate", "--run", trained.path, stdin=asked)
     assert plain.out.splitlines() == [good[0], "", good[1]]
-    rows = [
-        json.loads(row) for row in command("translate", "--run", trained.path, "--json", stdin=asked).out.splitlines()
-    ]
-    assert [row.get("error") for row in rows] == [None, told[0], None]
+    rows = envelopes(command("translate", "--run", trained.path, "--json", stdin=asked))
+    assert [row["input"] for row in rows] == ["a b", None, "c d"]
+    assert [row["output"] for row in rows] == [good[0], None, good[1]]
+    assert [row["error"] for row in rows] == [None, told[0], None]
     complains(command("translate", "--run", trained.path, stdin=asked[4:]), 2, "standard input:1: is not UTF-8 text")
 
 
-def test_a_stream_tells_what_it_cuts(trained: Run, command: Command) -> None:
+def test_a_stream_tells_what_it_cuts(trained: Translator, command: Command) -> None:
     answer = command("translate", "--run", trained.path, "--stream", stdin=b"a b\n" + b"a b c " * 200 + b"\n")
     assert answer.err.startswith("glassformer: standard input:2: longer than the ")
     assert (answer.code, len(answer.out.splitlines())) == (0, 2)
 
 
-def test_a_stream_is_the_greedy_output(trained: Run, command: Command) -> None:
+def test_a_stream_is_the_greedy_output(trained: Translator, command: Command) -> None:
     answer = command("translate", "--run", trained.path, "--stream", stdin="\n".join(LINES).encode())
     assert answer.out.split("\n") == [*[each.text for each in trained.translate(LINES, beam=1)], ""]
 
 
 def test_an_input_of_any_length_is_translated_a_portion_at_a_time(
-    trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch
+    trained: Translator, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(showing, "PORTION", 2)
+    monkeypatch.setattr(items, "PORTION", 2)
     answer = command("translate", "--run", trained.path, stdin="\n".join(LINES).encode())
     assert answer.out.split("\n") == [*LINES, ""]
     best = command("translate", "--run", trained.path, "--nbest", "2", stdin=b"a\nb\nc\n").out
@@ -104,14 +104,15 @@ def test_an_input_of_any_length_is_translated_a_portion_at_a_time(
     assert (late.code, late.out) == (2, "h\na b c\nh\n\n")
     assert late.err.splitlines() == [
         "glassformer: standard input:4: is not UTF-8 text",
-        "glassformer: 1 of the lines could not be read",
+        "glassformer: 1 of the texts could not be read",
     ]
 
 
 def test_eight_bits_translate_and_score_as_well(
-    trained: Run, command: Command, monkeypatch: pytest.MonkeyPatch
+    trained: Translator, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(using, "quantise", partial(quantise, least=0))  # the model is small: all of it
+    for module in (writing, translator):
+        monkeypatch.setattr(module, "quantise", partial(quantise, least=0))  # the model is small: all of it
     text = "\n".join(LINES).encode()
     assert command("translate", "--run", trained.path, "--int8", stdin=text).out.split("\n") == [*LINES, ""]
     answer = command("translate", "--run", trained.path, "--int8", "--nbest", "2", "--beam", "3", stdin=b"a b c\n")
@@ -125,12 +126,12 @@ def test_eight_bits_translate_and_score_as_well(
     exact, close = (trained.search(["a b c d"], int8=int8)[0][0] for int8 in (False, True))
     assert exact.text == close.text
     assert exact.score != close.score  # it was another model
-    elsewhere = Run(trained.recipe, copy.deepcopy(trained.model).to("meta"), trained.source, trained.target)
+    elsewhere = trained.with_model(copy.deepcopy(trained.model).to("meta"))
     with pytest.raises(gf.ConfigurationError, match=r"8-bit parts need a CPU .* not meta"):
         elsewhere.translate(["a"], int8=True)
 
 
-def test_a_run_that_was_moved_is_as_good(trained: Run, command: Command, tmp_path: Path) -> None:
+def test_a_run_that_was_moved_is_as_good(trained: Translator, command: Command, tmp_path: Path) -> None:
     assert trained.path is not None
     moved = shutil.copytree(trained.path, tmp_path / "else" / "where" / "my run")
     shutil.rmtree(moved / "checkpoints")
@@ -153,12 +154,12 @@ def test_a_run_goes_on_elsewhere_with_its_data_and_smaller_batches(command: Comm
     assert gf.load(there / "run").recipe.train.steps == 8
 
 
-def test_from_python_as_from_thecommand_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_python_as_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = gf.train(write(tmp_path / "my.toml", recipe(IDLE)))
     assert run.path == Path("runs/my")
     assert len(gf.load("runs/my").translate(["a b"], beam=5)) == 1
-    with pytest.raises(gf.ConfigurationError, match="say in `out`"):
+    with pytest.raises(gf.ConfigurationError, match="name the run's folder with `out`"):
         gf.train(recipe(IDLE))
 
 
@@ -169,14 +170,14 @@ def test_from_python_as_from_thecommand_line(tmp_path: Path, monkeypatch: pytest
 def test_what_to_try_next_can_be_typed(monkeypatch: pytest.MonkeyPatch, called: str, command: str) -> None:
     monkeypatch.setattr(sys, "argv", [called, "train"])
     monkeypatch.setenv("PATH", "")
-    assert showing.command() == command
+    assert showing.program() == command
 
 
-def test_evaluation_as_json_is_what_sacrebleu_says(trained: Run, command: Command) -> None:
+def test_evaluation_as_json_is_what_sacrebleu_says(trained: Translator, command: Command) -> None:
     answer = command("evaluate", "--run", trained.path, "--split", "valid", "--json")
     assert answer.code == 0
     facts = json.loads(answer.out)
-    pairs = trained.pairs("valid")
+    pairs = trained.examples("valid")
     outputs = [each.text for each in trained.translate([source for source, _ in pairs])]
     assert facts["bleu"] == pytest.approx(sacrebleu.corpus_bleu(outputs, [[target for _, target in pairs]]).score)
     assert facts["pairs"] == len(pairs)
@@ -188,7 +189,7 @@ def test_evaluation_as_json_is_what_sacrebleu_says(trained: Run, command: Comman
     }  # fmt: skip
 
 
-def test_evaluation_on_a_file_of_ones_own(trained: Run, command: Command, tmp_path: Path) -> None:
+def test_evaluation_on_a_file_of_ones_own(trained: Translator, command: Command, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text("a b\ta b\nc\tc\nd e\tx y\n", encoding="utf-8")
     answer = command("evaluate", "--run", trained.path, "--data", tmp_path / "mine.tsv", "--beam", "2")
     assert answer.code == 0
@@ -232,7 +233,7 @@ def test_data_is_described(command: Command, tmp_path: Path) -> None:
     assert facts["report"]["read"] == 65
     kept = facts["report"]["kept"]
     assert sum(kept.values()) == 62
-    assert {name: split["pairs"] for name, split in facts["splits"].items()} == kept
+    assert {name: split["examples"] for name, split in facts["splits"].items()} == kept
     assert facts["splits"]["train"]["target"]["longest"] == 1
     assert facts["tokens_per_word"]["target"] == 1
 
@@ -244,12 +245,12 @@ def test_data_says_how_many_words_are_beyond_the_vocabulary(command: Command, tm
     known: dict[str, Any] = {"kind": "word", "vocabulary": 6, "joint": True}  # 4 special ones, and two with "often"
     mine = write(tmp_path / "my.toml", recipe(files, {"tokenizer": known, "data": {"duplicates": "keep"}}))
     answer = command("data", mine)
-    assert "beyond the vocabulary, train: source 50.00%, target 0.00% of the tokens\n" in answer.out
-    assert "beyond the vocabulary, valid: source 50.00%, target 0.00% of the tokens\n" in answer.out
+    assert "not in the vocabulary, train: source 50.00%, target 0.00% of the tokens\n" in answer.out
+    assert "not in the vocabulary, valid: source 50.00%, target 0.00% of the tokens\n" in answer.out
     facts = json.loads(command("data", mine, "--json").out)
     assert facts["unknown"]["train"] == {"source": 0.5, "target": 0.0}
     by_parts = command("data", mine, "--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocabulary=300")
-    assert "beyond" not in by_parts.out
+    assert "not in the vocabulary" not in by_parts.out
 
 
 def test_what_data_prepared_train_finds(command: Command, tmp_path: Path, cache: Path) -> None:
@@ -283,8 +284,14 @@ def test_a_full_recipe_is_a_recipe_that_trains(command: Command, tmp_path: Path)
     assert gf.load(tmp_path / "run").recipe.train.steps == 2
 
 
-@pytest.mark.parametrize("name", ["train", "translate", "evaluate", "data", "recipes"])
-def test_help_says_what_acommand_does_with_an_example(command: Command, name: str) -> None:
+NAMES = (
+    "answer", "classify", "compare", "data", "evaluate", "experiment", "export", "fill", "generate", "import",
+    "recipes", "tag", "train", "transform", "translate",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_says_what_a_command_does_with_an_example(command: Command, name: str) -> None:
     assert f"│ {name} " in command("--help").out
     answer = command(name, "--help")
     assert answer.code == 0

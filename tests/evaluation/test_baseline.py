@@ -18,11 +18,11 @@ def test_it_learns_from_words() -> None:
 def test_what_it_cannot_learn_from_is_no_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = ["fruit", "tool"]
     for train, test, names, complaint in (
-        ([], TRAIN, labels, "no texts to learn from"),
-        (TRAIN, [], labels, "no texts to be measured with"),
-        ([("!", "fruit"), ("?", "tool")], TRAIN, labels, "no text has a word, or all have one label"),
-        (TRAIN[:2], TRAIN, labels, "no text has a word, or all have one label"),
-        (TRAIN, TRAIN, [*labels, *map(str, range(199))], "too long with 201 labels: 200 are the most"),
+        ([], TRAIN, labels, "no training texts"),
+        (TRAIN, [], labels, "no test texts"),
+        ([("!", "fruit"), ("?", "tool")], TRAIN, labels, "no text has a word, or all texts have the same label"),
+        (TRAIN[:2], TRAIN, labels, "no text has a word, or all texts have the same label"),
+        (TRAIN, TRAIN, [*labels, *map(str, range(199))], "too long with 201 labels: the maximum is 200"),
     ):
         with pytest.raises(InputError, match=complaint):
             baseline(train, test, names)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from glassformer.errors import InputError
-from glassformer.evaluation import paired_bleu, paired_means, score
+from glassformer.evaluation import score
+from glassformer.evaluation.bootstrap import paired_bleu, paired_means
 
 
 def test_intervals_are_those_of_the_normal_law() -> None:
@@ -17,10 +18,10 @@ def test_intervals_are_those_of_the_normal_law() -> None:
 
 
 def test_95_of_100_intervals_hold_the_truth() -> None:
-    dice = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     held = 0
     for _ in range(200):
-        (found,) = paired_means([(dice.random(100) < 0.7).astype(float).tolist()], samples=300)
+        (found,) = paired_means([(rng.random(100) < 0.7).astype(float).tolist()], samples=300)
         held += found.low <= 0.7 <= found.high
     assert 180 <= held <= 199  # 190 expected, with a deviation of 3
 
@@ -41,10 +42,10 @@ def test_pairs_show_what_intervals_hide() -> None:
 
 
 def test_chance_is_called_chance() -> None:
-    dice = np.random.default_rng(4)
+    rng = np.random.default_rng(4)
     small = 0
     for _ in range(200):
-        _, other = paired_means(dice.normal(size=(2, 60)).tolist(), samples=300)
+        _, other = paired_means(rng.normal(size=(2, 60)).tolist(), samples=300)
         small += other.p is not None and other.p < 0.05
     assert 2 <= small <= 20  # 10 expected
 

@@ -119,7 +119,7 @@ def test_an_experiment_leaves_the_callers_dice_alone(monkeypatch: pytest.MonkeyP
 
     from glassformer.experiments import dot_product_variance
 
-    monkeypatch.setattr(dot_product_variance, "run", lambda seed, progress: torch.rand(3).tolist())
+    monkeypatch.setattr(dot_product_variance, "run", lambda trial: torch.rand(3).tolist())
     before = torch.get_rng_state()
     drawn: Any = EXPERIMENTS["dot-product-variance"].run(seed=3)
     assert drawn == EXPERIMENTS["dot-product-variance"].run(seed=3)
@@ -146,8 +146,8 @@ def test_the_command_writes_a_folder_and_says_what_was_found(
     ("words", "said"),
     [
         (["dot-product"], 'there is no experiment "dot-product": did you mean dot-product-variance?'),
-        ([], "say which experiment, or --all, but not both"),
-        (["dot-product-variance", "--all"], "say which experiment, or --all, but not both"),
+        ([], "name an experiment, or give --all, but not both"),
+        (["dot-product-variance", "--all"], "name an experiment, or give --all, but not both"),
         (["dot-product-variance", "--again"], "--again goes with --all"),
     ],
 )

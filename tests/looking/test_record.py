@@ -1,5 +1,7 @@
 """Recording: everything the heads looked at, and not a number changed by looking."""
 
+from typing import cast
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from glassformer.parts import (
     Decoder,
     DecoderBlock,
     Embedding,
+    Encoder,
     FeedForward,
     LayerNorm,
     MultiHeadAttention,
@@ -63,8 +66,9 @@ def test_layers_come_in_their_order() -> None:
     with record(recorded := model()) as trace:
         recorded(SOURCE, TARGET, KEEP)
         x = recorded.encoder.embedding(SOURCE)
-    attention = next(part for part in recorded.encoder.blocks[0].modules() if isinstance(part, MultiHeadAttention))
-    norm = next(part for part in recorded.encoder.blocks[0].modules() if isinstance(part, LayerNorm))
+    first = list(cast(Encoder, recorded.encoder).blocks[0].modules())
+    attention = next(part for part in first if isinstance(part, MultiHeadAttention))
+    norm = next(part for part in first if isinstance(part, LayerNorm))
     query, key = (part(norm(x)).view(2, 4, 2, 8).transpose(1, 2) for part in (attention.query, attention.key))
     scores = (query @ key.transpose(2, 3) / 8**0.5).masked_fill(~KEEP[:, None, None], -torch.inf)
     same(trace.attention("encoder", 0), scores.softmax(-1), 1e-5)
@@ -195,7 +199,7 @@ def test_sentences_that_went_midway_are_not_joined() -> None:
         _, state = recorded.step(recorded.start(SOURCE, KEEP), TARGET[:, :1])
         state.select(torch.tensor([[0]]), torch.tensor([1]))
         recorded.step(state, TARGET[1:, 1:2])
-    message = "^sentences came or went between the recorded calls: read them one by one from `calls`$"
+    message = "^the number of sentences changed between calls: read them one by one from `calls`$"
     with pytest.raises(InputError, match=message):
         trace.attention("decoder", 0)
     assert [len(weights) for weights in trace.calls["decoder", 0]] == [2, 1]

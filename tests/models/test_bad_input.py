@@ -8,7 +8,8 @@ from torch import Tensor
 
 from glassformer.errors import GlassformerError, InputError
 from glassformer.models import EncoderDecoder, captioner, transformer, vit
-from glassformer.parts import Learned, pad
+from glassformer.parts import pad
+from glassformer.parts.schemes import learned
 
 from .helpers import VOCABULARY, tiny
 
@@ -92,7 +93,7 @@ def test_a_target_id_beyond_its_own_vocabulary_is_refused() -> None:
 
 
 def test_learned_positions_end_in_a_sentence_and_not_before_their_end() -> None:
-    model = transformer(VOCABULARY, 16, 2, 1, 16, positions=Learned(4, 16)).eval()
+    model = transformer(VOCABULARY, 16, 2, 1, 16, positions=learned, length=4).eval()
     four, five = torch.ones(1, 4, dtype=torch.long), torch.ones(1, 5, dtype=torch.long)
     model(four, four)
     for source, target in ((five, four), (four, five)):

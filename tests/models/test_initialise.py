@@ -1,18 +1,19 @@
 """How a model's numbers begin: each law that initialise.py states."""
 
 import math
+from typing import cast
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from glassformer.models import EncoderDecoder, transformer
-from glassformer.parts import Head, LayerNorm, Placement, PostNorm, PreNorm
+from glassformer.parts import Encoder, Head, LayerNorm, PostNorm, PreNorm, Residual
 
 placements = pytest.mark.parametrize("placement", [PreNorm, PostNorm])
 
 
-def model(placement: Placement = PreNorm, *, tie_output: bool = True) -> EncoderDecoder:
+def model(placement: Residual = PreNorm, *, tie_output: bool = True) -> EncoderDecoder:
     return transformer(500, 64, 4, 3, 96, decoder_layers=2, residual=placement, tie_output=tie_output)
 
 
@@ -30,7 +31,7 @@ def branches(stack: nn.Module) -> list[nn.Module]:
 
 @placements
 def test_matrices_begin_uniform_in_glorots_bounds_and_the_last_of_a_branch_smaller(
-    placement: Placement,
+    placement: Residual,
 ) -> None:
     built = model(placement)
     for stack, count in ((built.encoder, 2 * 3), (built.decoder, 3 * 2)):
@@ -44,7 +45,7 @@ def test_matrices_begin_uniform_in_glorots_bounds_and_the_last_of_a_branch_small
 
 
 @placements
-def test_biases_begin_at_zero_and_norms_at_one(placement: Placement) -> None:
+def test_biases_begin_at_zero_and_norms_at_one(placement: Residual) -> None:
     built = model(placement)
     for part in built.modules():
         if isinstance(part, LayerNorm):
@@ -69,7 +70,7 @@ def test_the_matrix_of_an_untied_head_begins_in_glorots_bounds() -> None:
 
 
 @placements
-def test_first_logits_of_a_tied_model_have_deviation_about_one(placement: Placement) -> None:
+def test_first_logits_of_a_tied_model_have_deviation_about_one(placement: Residual) -> None:
     built = model(placement).eval()
     with torch.no_grad():
         logits = built(torch.randint(500, (4, 10)), torch.randint(500, (4, 10)))
@@ -77,12 +78,12 @@ def test_first_logits_of_a_tied_model_have_deviation_about_one(placement: Placem
 
 
 @placements
-def test_the_stream_keeps_its_size_through_a_deep_stack(placement: Placement) -> None:
+def test_the_stream_keeps_its_size_through_a_deep_stack(placement: Residual) -> None:
     built = transformer(100, 32, 4, 24, 64, residual=placement, dropout=0.0)
     x = built.encoder.embedding(torch.randint(100, (2, 10)))
     first = x.std().item()
     with torch.no_grad():
-        for block in built.encoder.blocks:
+        for block in cast(Encoder, built.encoder).blocks:
             x = block(x)
     assert 0.4 < x.std().item() / first < 2.5
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.models import transformer
-from glassformer.parts import Placement, PostNorm, PreNorm
+from glassformer.parts import PostNorm, PreNorm, Residual
 
 VOCABULARY, START, LENGTH, BATCH = 10, 0, 4, 16
 
@@ -17,7 +17,7 @@ VOCABULARY, START, LENGTH, BATCH = 10, 0, 4, 16
     ("placement", "rate", "warm_up", "steps"), [(PreNorm, 2e-3, 20, 110), (PostNorm, 1.5e-3, 40, 230)]
 )
 def test_twelve_and_twelve_layers_learn_to_copy_without_divergence(
-    placement: Placement, rate: float, warm_up: int, steps: int
+    placement: Residual, rate: float, warm_up: int, steps: int
 ) -> None:
     model = transformer(VOCABULARY, width=32, heads=4, layers=12, hidden=64, dropout=0.0, residual=placement)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.98), fused=True)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from glassformer.parts import Placement, pad
+from glassformer.parts import Residual, pad
 
 from .helpers import VOCABULARY, batches, placements, seeds, sentences, tiny
 
@@ -15,7 +15,7 @@ from .helpers import VOCABULARY, batches, placements, seeds, sentences, tiny
 @settings(max_examples=50)
 @given(placements, seeds, sentences, st.data())
 def test_changing_a_target_token_changes_no_logit_before_it(
-    placement: Placement, seed: int, source: list[int], data: st.DataObject
+    placement: Residual, seed: int, source: list[int], data: st.DataObject
 ) -> None:
     torch.manual_seed(seed)
     model = tiny(placement)
@@ -31,7 +31,7 @@ def test_changing_a_target_token_changes_no_logit_before_it(
 
 @settings(max_examples=50)
 @given(placements, seeds, st.data())
-def test_every_later_logit_depends_on_an_earlier_token(placement: Placement, seed: int, data: st.DataObject) -> None:
+def test_every_later_logit_depends_on_an_earlier_token(placement: Residual, seed: int, data: st.DataObject) -> None:
     torch.manual_seed(seed)
     model = tiny(placement)
     seen: list[Tensor] = []
@@ -54,7 +54,7 @@ def test_every_later_logit_depends_on_an_earlier_token(placement: Placement, see
 @settings(max_examples=50)
 @given(placements, seeds, batches, st.integers(0, 4), st.integers(0, VOCABULARY - 1))
 def test_padding_and_batch_mates_change_nothing(
-    placement: Placement, seed: int, batch: list[list[int]], more: int, filler: int
+    placement: Residual, seed: int, batch: list[list[int]], more: int, filler: int
 ) -> None:
     torch.manual_seed(seed)
     model = tiny(placement)
@@ -72,7 +72,7 @@ def test_padding_and_batch_mates_change_nothing(
 @settings(max_examples=50)
 @given(placements, seeds, batches, st.integers(0, VOCABULARY - 1))
 def test_what_stands_in_padding_changes_nothing_at_all(
-    placement: Placement, seed: int, batch: list[list[int]], filler: int
+    placement: Residual, seed: int, batch: list[list[int]], filler: int
 ) -> None:
     torch.manual_seed(seed)
     model = tiny(placement)
@@ -85,7 +85,7 @@ def test_what_stands_in_padding_changes_nothing_at_all(
 @settings(max_examples=50)
 @given(placements, seeds, batches)
 def test_padding_at_the_end_of_the_target_changes_nothing_before_it(
-    placement: Placement, seed: int, batch: list[list[int]]
+    placement: Residual, seed: int, batch: list[list[int]]
 ) -> None:
     torch.manual_seed(seed)
     model = tiny(placement)
@@ -99,7 +99,7 @@ def test_padding_at_the_end_of_the_target_changes_nothing_before_it(
 
 @settings(max_examples=30)
 @given(placements, seeds, st.permutations(range(4)))
-def test_the_order_of_the_batch_changes_nothing(placement: Placement, seed: int, order: list[int]) -> None:
+def test_the_order_of_the_batch_changes_nothing(placement: Residual, seed: int, order: list[int]) -> None:
     torch.manual_seed(seed)
     model = tiny(placement)
     source, mask = pad([[1], [2, 3], [4, 5, 6], [7, 8]])
@@ -112,7 +112,7 @@ def test_the_order_of_the_batch_changes_nothing(placement: Placement, seed: int,
 @settings(max_examples=50)
 @given(placements, seeds, batches)
 def test_stepping_gives_the_logits_of_reading_all_at_once(
-    placement: Placement, seed: int, batch: list[list[int]]
+    placement: Residual, seed: int, batch: list[list[int]]
 ) -> None:
     """A causal mask that is inverted, or off by one, at inference fails here: each step must see all of its past."""
     torch.manual_seed(seed)

@@ -19,14 +19,13 @@ from glassformer.models import (
 )
 from glassformer.parts import (
     LayerNorm,
-    Learned,
     MultiHeadAttention,
     PostNorm,
     PreNorm,
     RMSNorm,
-    Rotary,
     Sinusoidal,
     TiedHead,
+    schemes,
 )
 
 
@@ -88,7 +87,7 @@ def test_named_models_have_the_shape_of_the_paper() -> None:
         assert len(attentions) == 6 + 2 * 6
         assert {(part.heads, part.width) for part in attentions} == {(heads, width)}
         assert sum(isinstance(part, PostNorm) for part in model.modules()) == 6 * 2 + 6 * 3
-        assert model.encoder.embedding.dropout.share == dropout
+        assert model.encoder.embedding.dropout.rate == dropout
 
 
 def test_a_named_model_can_be_changed() -> None:
@@ -162,7 +161,7 @@ def test_tied_is_one_table_and_untied_is_two(tie_source: bool, tie_output: bool)
 
 def test_learned_positions_add_one_table_for_both_sides() -> None:
     plain = transformer(11, 8, 2, 1, 8)
-    learned = transformer(11, 8, 2, 1, 8, positions=Learned(20, 8))
+    learned = transformer(11, 8, 2, 1, 8, positions=schemes.learned, length=20)
     assert parameters(learned) - parameters(plain) == 20 * 8
 
 
@@ -205,7 +204,7 @@ def test_other_parts_go_in_the_same_place() -> None:
         return made[-1]
 
     model = transformer(
-        50, width=16, heads=2, layers=1, hidden=32, norm=RMSNorm, attention_positions=Rotary(8), linear=linear
+        50, width=16, heads=2, layers=1, hidden=32, norm=RMSNorm, positions=schemes.rotary, linear=linear
     )
     assert sum(isinstance(part, RMSNorm) for part in model.modules()) == 2 + 3 + 2
     assert not any(isinstance(part, LayerNorm | Sinusoidal) for part in model.modules())

@@ -9,7 +9,17 @@ import torch.nn.functional as F
 
 from glassformer.decoding import Limits, greedy
 from glassformer.models import EncoderDecoder, transformer
-from glassformer.parts import MultiHeadAttention, Placement, PostNorm, PreNorm, Rotary, Sinusoidal, pad
+from glassformer.parts import (
+    Embedding,
+    MultiHeadAttention,
+    PostNorm,
+    PreNorm,
+    Residual,
+    Rotary,
+    Sinusoidal,
+    pad,
+    scheme_of,
+)
 
 from .helpers import VOCABULARY, tiny
 
@@ -21,7 +31,7 @@ both_placements = pytest.mark.parametrize("placement", [PreNorm, PostNorm])
 
 @both_placements
 @pytest.mark.parametrize("tied", [True, False])
-def test_a_state_dict_carries_the_whole_model(placement: Placement, tied: bool) -> None:
+def test_a_state_dict_carries_the_whole_model(placement: Residual, tied: bool) -> None:
     def build() -> EncoderDecoder:
         return transformer(VOCABULARY, 16, 2, 2, 24, residual=placement, tie_source=tied, tie_output=tied).eval()
 
@@ -56,7 +66,8 @@ def test_a_tied_table_learns_from_all_three_of_its_places() -> None:
         model = transformer(VOCABULARY, 16, 2, 1, 24, dropout=0.0)
         model.load_state_dict(numbers)
         F.cross_entropy(model(SOURCE, TARGET, MASK).flatten(0, 1), TARGET.flatten()).backward()  # type: ignore[no-untyped-call]
-        table = {"encoder": model.encoder.embedding, "decoder": model.decoder.embedding}[part].weight.grad
+        tables: dict[str, Embedding] = {"encoder": model.encoder.embedding, "decoder": model.decoder.embedding}
+        table = tables[part].weight.grad
         assert table is not None
         return table
 
@@ -69,7 +80,7 @@ def test_a_tied_table_learns_from_all_three_of_its_places() -> None:
 
 @both_placements
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
-def test_half_precision_gives_finite_logits_near_the_full_ones(placement: Placement, kind: torch.dtype) -> None:
+def test_half_precision_gives_finite_logits_near_the_full_ones(placement: Residual, kind: torch.dtype) -> None:
     model = tiny(placement)
     with torch.no_grad():
         full = model(SOURCE, TARGET, MASK)
@@ -118,7 +129,7 @@ def test_a_compiled_model_has_the_same_gradients() -> None:
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 def test_positions_that_grew_while_decoding_still_train(kind: torch.dtype) -> None:
-    model = transformer(VOCABULARY, 16, 2, 1, 24, positions=Sinusoidal(16, length=2)).to(kind)
+    model = transformer(VOCABULARY, 16, 2, 1, 24, positions=scheme_of(Sinusoidal(16, length=2))).to(kind)
     greedy(model, SOURCE, MASK, limits=Limits(0, 1, max_length=9, min_length=9))
     model(SOURCE, TARGET, MASK).float().square().mean().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())

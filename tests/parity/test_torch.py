@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.models import transformer
-from glassformer.parts import Placement, PostNorm, PreNorm, pad
+from glassformer.parts import PostNorm, PreNorm, Residual, pad
 
 from .helpers import VOCABULARY, TorchTransformer, shaken
 
@@ -31,7 +31,7 @@ def test_the_same_weights_give_the_logits_of_torch_nn_transformer(
     hidden: int,
     layers: int,
     decoder_layers: int,
-    placement: Placement,
+    placement: Residual,
     batch: list[list[int]],
     length: int,
 ) -> None:

@@ -20,12 +20,10 @@ from glassformer.parts import (
     Rotary,
     attention,
     causal,
-    cosine_similarity,
     dot_similarity,
     fused_attention,
     padding,
     scaled_dot_similarity,
-    simple_self_attention,
 )
 
 from .helpers import SCHEMES, randomise, same, seeds
@@ -56,17 +54,10 @@ def test_mask_bias_and_scale_by_hand() -> None:
     same(weights, torch.tensor([[1.0, 0.0], [later, 1 - later]]))
 
 
-def test_three_similarities_by_hand() -> None:
+def test_two_similarities_by_hand() -> None:
     query, key = torch.tensor([[3.0, 4.0]]), torch.tensor([[4.0, 3.0], [0.0, -2.0]])
     same(dot_similarity(query, key), torch.tensor([[24.0, -8.0]]))
-    same(cosine_similarity(query, key), torch.tensor([[24 / 25, -8 / 10]]))
     same(scaled_dot_similarity(query, key), torch.tensor([[24 / math.sqrt(2), -8 / math.sqrt(2)]]))
-
-
-def test_simple_self_attention_by_hand() -> None:
-    # each token scores 1/√2 with itself and 0 with the other
-    own = math.exp(1 / math.sqrt(2)) / (math.exp(1 / math.sqrt(2)) + 1)
-    same(simple_self_attention(torch.eye(2)), torch.tensor([[own, 1 - own], [1 - own, own]]))
 
 
 def twins(bias: bool, memory_width: int | None = None) -> tuple[MultiHeadAttention, nn.MultiheadAttention]:
@@ -180,8 +171,8 @@ def test_attention_drops_only_in_training() -> None:
 def test_rotary_attention_sees_distances_only() -> None:
     part = MultiHeadAttention(8, 2, positions=Rotary(4))
     x = torch.randn(2, 5, 8)
-    same(part(x, place=torch.arange(5) + 700), part(x), 1e-5)
-    assert not torch.allclose(part(x, place=torch.arange(5) * 2), part(x), atol=1e-4)
+    same(part(x, position=torch.arange(5) + 700), part(x), 1e-5)
+    assert not torch.allclose(part(x, position=torch.arange(5) * 2), part(x), atol=1e-4)
 
 
 def test_alibi_weights_fall_with_distance_by_hand() -> None:
@@ -217,9 +208,9 @@ def test_reading_with_a_cache_is_reading_all_at_once(scheme: str, seed: int, roo
     with torch.no_grad():
         at_once = part(x, mask=causal())
         steps, pieces = Cache(room), Cache(room)
-        same(torch.cat([part(x[:, t : t + 1], cache=steps, place=t) for t in range(6)], dim=1), at_once)
+        same(torch.cat([part(x[:, t : t + 1], cache=steps, position=t) for t in range(6)], dim=1), at_once)
         places = [torch.arange(cut), torch.arange(cut, 6)]
-        same(torch.cat([part(x[:, p], mask=causal(), cache=pieces, place=p) for p in places], dim=1), at_once)
+        same(torch.cat([part(x[:, p], mask=causal(), cache=pieces, position=p) for p in places], dim=1), at_once)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -18,9 +18,9 @@ from glassformer.parts import (
     FeedForward,
     LayerNorm,
     MultiHeadAttention,
-    Placement,
     PostNorm,
     PreNorm,
+    Residual,
     Sinusoidal,
     causal,
     documents,
@@ -47,9 +47,9 @@ class Toy(nn.Module):
 def test_an_encoder_block_is_attention_then_feed_forward() -> None:
     attention, feed_forward = Toy(1, 1), Toy(10, 0)
     mask, place = causal(), torch.arange(1)
-    x = EncoderBlock(attention, feed_forward)(torch.ones(1, 1, 1), mask=mask, place=place)
+    x = EncoderBlock(attention, feed_forward)(torch.ones(1, 1, 1), mask=mask, position=place)
     assert x.item() == 20  # (1 + 1) * 10
-    assert attention.told == {"mask": mask, "place": place}
+    assert attention.told == {"mask": mask, "position": place}
     assert feed_forward.told == {}
 
 
@@ -57,9 +57,9 @@ def test_a_decoder_block_is_self_attention_then_cross_attention_then_feed_forwar
     own, cross, feed_forward = Toy(1, 1), Toy(10, 0), Toy(1, 3)
     mask, memory_mask, memory = causal(), padding(torch.ones(1, 2, dtype=torch.bool)), torch.randn(1, 2, 1)
     block = DecoderBlock(own, cross, feed_forward)
-    x = block(torch.ones(1, 1, 1), memory=memory, mask=mask, memory_mask=memory_mask, place=4)
+    x = block(torch.ones(1, 1, 1), memory=memory, mask=mask, memory_mask=memory_mask, position=4)
     assert x.item() == 23  # (1 + 1) * 10 + 3
-    assert own.told == {"mask": mask, "cache": None, "place": 4}
+    assert own.told == {"mask": mask, "cache": None, "position": 4}
     assert cross.told["memory"] is memory
     assert cross.told["mask"] is memory_mask
 
@@ -101,7 +101,7 @@ def test_a_decoders_own_window_joins_any_mask() -> None:
 
 
 def test_a_decoders_own_mask_is_no_table() -> None:
-    with pytest.raises(ConfigurationError, match="serves any length, so it is a window, not a table"):
+    with pytest.raises(ConfigurationError, match="must serve any length: pass a window, not a table"):
         small_decoder(mask=padding(torch.ones(1, 3, dtype=torch.bool)))
 
 
@@ -113,7 +113,7 @@ def test_a_window_hides_what_is_too_far_back_in_both_ways_to_read() -> None:
     assert not torch.allclose(changed[:, 1], x[:, 1], atol=1e-3)
 
 
-def layers(theirs: nn.Module, attentions: list[str], residual: Placement) -> list[nn.Module]:
+def layers(theirs: nn.Module, attentions: list[str], residual: Residual) -> list[nn.Module]:
     """The parts of a PyTorch layer, as ours with the same numbers."""
     numbers, parts = theirs.state_dict(), list[nn.Module]()
     for index, name in enumerate([*attentions, "linear"], start=1):
@@ -136,7 +136,7 @@ def layers(theirs: nn.Module, attentions: list[str], residual: Placement) -> lis
 
 
 @pytest.mark.parametrize("residual", [PreNorm, PostNorm])
-def test_an_encoder_block_is_pytorchs_encoder_layer(residual: Placement) -> None:
+def test_an_encoder_block_is_pytorchs_encoder_layer(residual: Residual) -> None:
     theirs = nn.TransformerEncoderLayer(8, 2, 12, dropout=0, batch_first=True, norm_first=residual is PreNorm)
     randomise(theirs)
     ours = EncoderBlock(*layers(theirs, ["self_attn"], residual))
@@ -145,7 +145,7 @@ def test_an_encoder_block_is_pytorchs_encoder_layer(residual: Placement) -> None
 
 
 @pytest.mark.parametrize("residual", [PreNorm, PostNorm])
-def test_a_decoder_block_is_pytorchs_decoder_layer(residual: Placement) -> None:
+def test_a_decoder_block_is_pytorchs_decoder_layer(residual: Residual) -> None:
     theirs = nn.TransformerDecoderLayer(8, 2, 12, dropout=0, batch_first=True, norm_first=residual is PreNorm)
     randomise(theirs)
     ours = DecoderBlock(*layers(theirs, ["self_attn", "multihead_attn"], residual))

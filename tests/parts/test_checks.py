@@ -11,7 +11,6 @@ from glassformer.errors import ConfigurationError, GlassformerError, InputError
 from glassformer.models import transformer
 from glassformer.parts import (
     ALiBi,
-    BatchNorm,
     Embedding,
     FeedForward,
     GatedFeedForward,
@@ -31,7 +30,7 @@ from glassformer.parts.checks import check_keep, check_tokens, readable
 from .helpers import small_decoder
 
 WRONG_NUMBERS: dict[str, Callable[[], object]] = {
-    "width 10 does not divide into 4 heads: pass head_width, or change one of them": lambda: MultiHeadAttention(10, 4),
+    "width 10 does not divide into 4 heads: change one of them, or give head_width": lambda: MultiHeadAttention(10, 4),
     "4 heads do not divide into groups for 3 key-value heads": lambda: MultiHeadAttention(8, 4, key_value_heads=3),
     "heads must be at least 1, not 0": lambda: MultiHeadAttention(8, 0),
     "width must be at least 1, not -8": lambda: MultiHeadAttention(-8, 2),
@@ -50,7 +49,7 @@ WRONG_NUMBERS: dict[str, Callable[[], object]] = {
     "vocabulary must be at least 1, not -1": lambda: Head(4, -1),
     "width must be at least 1, not 0": lambda: LayerNorm(0),
     "width must be at least 1, not -1": lambda: RMSNorm(-1),
-    "width must be at least 1, not -2": lambda: BatchNorm(-2),
+    "width must be at least 1, not -2": lambda: RMSNorm(-2),
     "length must be at least 1, not 0": lambda: Learned(0, 4),
     "sinusoidal positions need an even width, not 5": lambda: Sinusoidal(5),
     "rotary positions need an even head width, not 3": lambda: Rotary(3),
@@ -104,7 +103,6 @@ WRONG_INPUTS: dict[str, Callable[[], object]] = {
     "position 4 is beyond the learned table, which has positions 0 to 3": lambda: Embedding(
         5, 4, positions=Learned(4, 4)
     )(ids(1, 1), 4),
-    "batch norm needs at least 2 tokens to train on, not 1": lambda: BatchNorm(2)(torch.zeros(1, 3, 2), keep("x..")),
     "sentence 1 of the batch is padding only: it has no token to read": lambda: check_keep(keep("x.", ".."), ids(2, 2)),
     "source_mask must be boolean (True = a real token), not torch.int64": lambda: check_keep(ids(1, 2), ids(1, 2)),
     "source_mask has the shape (1, 2), but its tokens have (1, 3)": lambda: check_keep(keep("xx"), ids(1, 3)),

@@ -95,7 +95,7 @@ def test_a_begins_as_noise_and_b_as_zeros() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", FAMILIES.names())
 def test_an_adapted_model_begins_as_its_base_bit_for_bit(name: str, training: bool) -> None:
     arguments, inputs = CASES[name]
     model = (
@@ -210,7 +210,7 @@ def test_several_adapters_stand_over_one_base() -> None:
         adapt(model, name="red")
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", FAMILIES.names())
 def test_merging_changes_nothing_and_is_undone_to_the_bit(name: str) -> None:
     """In double precision, where what two orders of adding differ by is far below anything wrong."""
     arguments, inputs = CASES[name]
@@ -227,7 +227,7 @@ def test_merging_changes_nothing_and_is_undone_to_the_bit(name: str) -> None:
     assert all(torch.equal(value, weights[key]) for key, value in model.state_dict().items())
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", FAMILIES.names())
 def test_a_merged_matrix_is_the_sum_to_the_last_digit_but_one(name: str) -> None:
     arguments, _ = CASES[name]
     model = adapt(FAMILIES[name](**arguments).eval(), rank=3, alpha=3, targets=["*"])

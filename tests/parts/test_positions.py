@@ -27,9 +27,11 @@ from glassformer.parts import (
     PreNorm,
     RelativeBias,
     Rotary,
+    Scheme,
     Sinusoidal,
+    scheme_of,
 )
-from glassformer.parts.positions import Place, as_tensor
+from glassformer.parts.positions import Position, as_tensor
 
 from .helpers import randomise, same, seeds
 
@@ -88,7 +90,7 @@ def test_learned_positions_are_rows_after_the_skipped_ones(skip: int) -> None:
 
 
 @pytest.mark.parametrize(("length", "place"), [(5, None), (1, 4), (2, torch.tensor([0, 4]))])
-def test_there_is_no_learned_position_beyond_the_table(length: int, place: Place) -> None:
+def test_there_is_no_learned_position_beyond_the_table(length: int, place: Position) -> None:
     message = "position 4 is beyond the learned table, which has positions 0 to 3"
     with pytest.raises(InputError, match=message):
         Learned(4, 3, skip=2)(torch.zeros(1, length, 3), place)
@@ -170,7 +172,7 @@ def test_alibi_subtracts_slope_times_distance_by_hand() -> None:
 
 
 ROTARY = Rotary(4, length=2)
-PLACED: dict[str, Callable[[Tensor, Place], Tensor]] = {
+PLACED: dict[str, Callable[[Tensor, Position], Tensor]] = {
     "none": NoPositions(),
     "sinusoidal": Sinusoidal(4, length=2),
     "learned": Learned(9, 4),
@@ -217,12 +219,12 @@ def test_without_positions_dog_bites_man_is_man_bites_dog() -> None:
     assert not torch.allclose(ordered(man_bites_dog).flip(1), ordered(dog_bites_man), atol=1e-3)
 
 
-EVERYWHERE: dict[str, Callable[[], dict[str, nn.Module]]] = {
-    "sinusoidal": lambda: {"positions": Sinusoidal(16)},
-    "learned": lambda: {"positions": Learned(9, 16)},
-    "rotary": lambda: {"attention_positions": Rotary(8)},
-    "relative": lambda: {"attention_positions": RelativeBias(2)},
-    "alibi": lambda: {"attention_positions": ALiBi(2)},
+EVERYWHERE: dict[str, Callable[[], dict[str, Scheme]]] = {
+    "sinusoidal": lambda: {"positions": scheme_of(Sinusoidal(16))},
+    "learned": lambda: {"positions": scheme_of(Learned(9, 16))},
+    "rotary": lambda: {"positions": scheme_of(attention=Rotary(8))},
+    "relative": lambda: {"positions": scheme_of(attention=RelativeBias(2))},
+    "alibi": lambda: {"positions": scheme_of(attention=ALiBi(2))},
 }
 
 

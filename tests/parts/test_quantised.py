@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import glassformer as gf
 from glassformer.errors import ConfigurationError, GlassformerError
 from glassformer.parts import Int8Linear, TiedHead
-from glassformer.parts.quantised import together
+from glassformer.parts.inference import together
 
 
 def by_hand(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

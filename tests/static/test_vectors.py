@@ -35,7 +35,7 @@ def test_neighbours_and_analogies_by_hand() -> None:
 def test_an_unknown_word_gets_the_nearest_spelling() -> None:
     with pytest.raises(InputError, match=r"'quen' has no vector: did you mean queen\?"):
         SMALL.near("quen")
-    with pytest.raises(InputError, match="'xyz' has no vector: 5 others have one"):
+    with pytest.raises(InputError, match="'xyz' has no vector: there are 5 other words"):
         SMALL.analogy("king", "man", "xyz")
     with pytest.raises(ConfigurationError, match="at least 1, not 0"):
         SMALL.near("king", 0)
@@ -78,16 +78,19 @@ def test_gensim_reads_what_we_write_and_we_what_it_writes(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (b"", ":1: '' is no header"),
-        (b"king 1 2\n", ":1: 'king 1 2' is no header"),
-        (b"0 3\n", ":1: '0 3' is no header"),
+        (b"", ":1: '' is not a header"),
+        (b"king 1 2\n", ":1: 'king 1 2' is not a header"),
+        (b"0 3\n", ":1: '0 3' is not a header"),
         (b"2 2\nking 1 2\nqueen 1\n", ":3: 1 numbers after 'queen': expected 2"),
         (b"2 2\nking 1 2\nqueen 1 x\n", ":3: could not convert string to float"),
-        (b"2 2\nking 1 2\nqueen 1 nan\n", ":3: the vector of 'queen' has a place that is no finite number"),
+        (b"2 2\nking 1 2\nqueen 1 nan\n", ":3: the vector of 'queen' has a value that is not finite"),
         (b"2 2\nking 1 2\n\xff\xfe 1 2\n", r":3: is not UTF-8 text \(byte 0\)"),
-        (b"1 2\nking 1 2\nqueen 1 2\n", ":3: one vector too many: the first line says 1"),
-        (b"999999999999999 2\nking 1 2\n", ":2: the file ends here, after 1 of the 999,999,999,999,999 vectors"),
-        (b"3 2\nking 1 2\nqueen 1 2\n", ":3: the file ends here, after 2 of the 3 vectors it promises"),
+        (b"1 2\nking 1 2\nqueen 1 2\n", ":3: too many vectors: the first line says 1"),
+        (
+            b"999999999999999 2\nking 1 2\n",
+            ":2: the file ends after 1 vectors: the first line says 999,999,999,999,999",
+        ),
+        (b"3 2\nking 1 2\nqueen 1 2\n", ":3: the file ends after 2 vectors: the first line says 3"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, text: bytes, complaint: str) -> None:

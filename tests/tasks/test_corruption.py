@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.data import Encoded
 from glassformer.recipe import Tokenizer as Section
-from glassformer.tasks import CorruptCollator, Corruption, corrupted, draw_spans, spans_of
-from glassformer.tasks.gathering import Pairs
+from glassformer.tasks.corruption import CorruptionTask, corrupted, draw_spans, spans_of
 from glassformer.text import Tokenizer
 
 SENTINELS = list(range(1000, 1100))
 texts = st.lists(st.integers(4, 999), min_size=2, max_size=300)
-shares, means, seeds = st.floats(0.01, 0.9), st.floats(1, 10), st.integers(0, 2**32)
+ratios, means, seeds = st.floats(0.01, 0.9), st.floats(1, 10), st.integers(0, 2**32)
 
 
 def restored(source: list[int], target: list[int], sentinels: list[int]) -> list[int]:
@@ -21,9 +21,9 @@ def restored(source: list[int], target: list[int], sentinels: list[int]) -> list
     return [each for token in source for each in (spans.get(token, []) if token in sentinels else [token])]
 
 
-@given(texts, shares, means, seeds)
-def test_source_and_target_together_are_the_text(tokens: list[int], share: float, mean: float, seed: int) -> None:
-    spans = draw_spans(len(tokens), share, mean, 99, np.random.default_rng(seed))
+@given(texts, ratios, means, seeds)
+def test_source_and_target_together_are_the_text(tokens: list[int], ratio: float, mean: float, seed: int) -> None:
+    spans = draw_spans(len(tokens), ratio, mean, 99, np.random.default_rng(seed))
     source, target = corrupted(tokens, spans, SENTINELS)
     assert restored(source, target, SENTINELS) == tokens
     assert target[-1] == SENTINELS[len(spans)]
@@ -31,10 +31,10 @@ def test_source_and_target_together_are_the_text(tokens: list[int], share: float
     assert len(source) + len(target) == len(tokens) + 2 * len(spans) + 1
 
 
-@given(st.integers(2, 600), shares, means, seeds)
-def test_spans_are_as_many_and_as_long_as_asked(length: int, share: float, mean: float, seed: int) -> None:
-    spans = draw_spans(length, share, mean, 99, np.random.default_rng(seed))
-    hidden = min(max(round(length * share), 1), length - 1)
+@given(st.integers(2, 600), ratios, means, seeds)
+def test_spans_are_as_many_and_as_long_as_asked(length: int, ratio: float, mean: float, seed: int) -> None:
+    spans = draw_spans(length, ratio, mean, 99, np.random.default_rng(seed))
+    hidden = min(max(round(length * ratio), 1), length - 1)
     assert spans[:, 1].sum() == hidden
     assert (spans[:, 1] >= 1).all()
     assert (spans[1:, 0] >= 1).all()  # two spans do not touch
@@ -42,10 +42,17 @@ def test_spans_are_as_many_and_as_long_as_asked(length: int, share: float, mean:
     assert len(spans) == min(max(round(hidden / mean), 1), hidden, length - hidden + 1, 99)
 
 
+@pytest.mark.parametrize("tokens", [[], [7]])
+def test_a_text_of_fewer_than_two_tokens_stays_whole(tokens: list[int]) -> None:
+    spans = draw_spans(len(tokens), 0.15, 3.0, 99, np.random.default_rng(0))
+    assert spans.shape == (0, 2)
+    assert corrupted(tokens, spans, SENTINELS) == (tokens, SENTINELS[:1])
+
+
 def test_every_place_is_hidden_equally_often() -> None:
-    counts, dice = np.zeros(20), np.random.default_rng(0)
+    counts, rng = np.zeros(20), np.random.default_rng(0)
     for _ in range(4000):
-        ((kept, hidden),) = draw_spans(20, 0.15, 3.0, 99, dice).tolist()
+        ((kept, hidden),) = draw_spans(20, 0.15, 3.0, 99, rng).tolist()
         counts[kept : kept + hidden] += 1
     assert counts[2:-2] / 4000 == pytest.approx(3 / 18, abs=0.03)
     assert counts[0] > 0
@@ -67,8 +74,8 @@ def test_what_the_target_does_not_explain_is_left_out() -> None:
 def test_batches_are_pairs_with_other_spans_each_time() -> None:
     tokenizer = Tokenizer.train([], Section(kind="byte"))
     tokenizer.add_sentinels()
-    pairs = Pairs.of([(tokenizer.encode(text), []) for text in ("the cat sat on the mat", "hello, world")])
-    collate = CorruptCollator(pairs, tokenizer, Corruption.by(tokenizer, 0.3, 3.0))
+    rows = Encoded.of([(tokenizer.encode(text), []) for text in ("the cat sat on the mat", "hello, world")]).rows()
+    collate = CorruptionTask(mask_ratio=0.3).collate(rows, tokenizer)
     first, again, other = (collate(np.array([1, 0]), np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert first.source.tolist() == again.source.tolist()
     assert first.source.tolist() != other.source.tolist()

@@ -1,8 +1,5 @@
 """Batches of images: what is drawn for them, and what is lost on them."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -10,15 +7,49 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.data import Assets
+from glassformer.data.examples import from_line, to_line
 from glassformer.models import vit
-from glassformer.tasks import ImageBatch, ImageCollator, image_loss, normalised
-from glassformer.tasks.images import moved
-from glassformer.training.objective import Objective
+from glassformer.tasks.images import ImageBatch, ImageCollator, Images, ImagesTask, LabelledImage, image_loss
+from glassformer.tasks.images.pictures import moved, normalised
+from glassformer.tasks.objective import Objective
+
+from .contexts import context
+
+TASK = ImagesTask(kind="images")
 
 
-def images(count: int = 6, size: int = 4) -> Any:
+def examples(count: int = 6, size: int = 4) -> list[LabelledImage]:
     pixels = np.random.default_rng(0).integers(0, 256, (count, size, size, 3), np.uint8)
-    return SimpleNamespace(pixels=pixels, numbers=np.arange(count, dtype=np.int32))
+    return [LabelledImage(each, str(number), f"{number}.png") for number, each in enumerate(pixels)]
+
+
+def images(count: int = 6, size: int = 4, classes: int = 10) -> Images:
+    rows = TASK.encode(examples(count, size), context((), 1, [str(number) for number in range(classes)]))
+    return Images(rows.rows(), size, 3)
+
+
+@pytest.mark.parametrize("classes", [10, 256, 300])
+def test_rows_are_pixels_and_the_number_of_the_label(classes: int) -> None:
+    made = examples(3)
+    rows = TASK.encode(made, context((), 1, [str(number) for number in reversed(range(2, classes))]))
+    assert rows.counts == {"label": 2}
+    assert rows.lengths.tolist() == [[48, 1]]
+    assert rows.flat.tolist() == [*made[2].pixels.ravel().tolist(), classes - 3]
+    assert rows.flat.itemsize == (1 if classes <= 256 else 2)
+    labels = [str(number) for number in range(classes)]
+    assert TASK.largest_number(Assets(labels=labels)) == max(255, classes - 1)
+
+
+def test_images_are_found_again_and_each_counts_as_one() -> None:
+    found, made = images(), examples()
+    pixels, labels = found[np.array([4, 0])]
+    assert (pixels == np.stack([made[4].pixels, made[0].pixels])).all()
+    assert labels.tolist() == [4, 0]
+    assert found.lengths.tolist() == [[1, 0]] * 6
+    read = from_line(LabelledImage, to_line(made[1]))
+    assert (read.pixels == made[1].pixels).all()
+    assert read[1:] == made[1][1:]
 
 
 def test_shades_are_around_nought() -> None:
@@ -28,7 +59,7 @@ def test_shades_are_around_nought() -> None:
 
 @given(st.integers(-4, 4), st.integers(-4, 4))
 def test_an_image_is_moved_and_its_edge_fills_the_rest(down: int, right: int) -> None:
-    pixels = images(1, 5).pixels
+    pixels, _ = images(1, 5)[np.array([0])]
     found = moved(pixels, np.array([[down, right]]))
     for row in range(5):
         for column in range(5):
@@ -51,7 +82,7 @@ def test_some_are_mirrored_and_the_others_are_as_they_were() -> None:
     turned = [one.flip(-1).equal(other) for one, other in zip(plain.pixels, mirrored.pixels, strict=True)]
     assert all(one != other for one, other in zip(same, turned, strict=True))
     assert {True, False} == set(same)
-    assert plain.right.tolist() == mirrored.right.tolist() == list(range(6))
+    assert plain.labels.tolist() == mirrored.labels.tolist() == list(range(6))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -59,8 +90,8 @@ def test_the_loss_is_cross_entropy(smoothing: float) -> None:
     torch.manual_seed(0)
     model = vit(classes=6, image=4, patch=2, width=8, heads=2, layers=1, hidden=16)
     batch = ImageCollator(images(), 0.5, 0.5)(np.arange(6), np.random.default_rng(0))
-    value = Objective(model, smoothing, image_loss)(batch)
-    wanted = F.cross_entropy(model(batch.pixels), batch.right, reduction="sum", label_smoothing=smoothing)
+    value = Objective(model, image_loss, smoothing)(batch)
+    wanted = F.cross_entropy(model(batch.pixels), batch.labels, reduction="sum", label_smoothing=smoothing)
     torch.testing.assert_close(value, wanted)
-    assert (batch.answers, batch.tokens, batch.places) == (6, 6, 6)
+    assert (batch.targets, batch.tokens, batch.padded_tokens) == (6, 6, 6)
     assert isinstance(batch.to("cpu"), ImageBatch)

@@ -1,7 +1,6 @@
 """Language modelling: windows on documents, which are worth what the documents are worth by themselves."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from glassformer.data import Encoded, Rows
 from glassformer.models import gpt2, llama
 from glassformer.parts.positions import restarting
-from glassformer.run.language import Surprise, sliding
-from glassformer.tasks import WindowCollator, Windows, language_loss
-from glassformer.tasks.gathering import Pairs
-from glassformer.training.objective import Objective
+from glassformer.tasks.gathering import token_loss
+from glassformer.tasks.language import LanguageEvaluation, WindowCollator, Windows, sliding
+from glassformer.tasks.objective import Objective
 
-DICE = np.random.default_rng(0)
+RNG = np.random.default_rng(0)
 some_documents = st.lists(st.lists(st.integers(4, 19), max_size=9), min_size=1, max_size=8)
 
 
-def packed(documents: list[list[int]]) -> Pairs:
-    return Pairs.of([([1, *document, 2], []) for document in documents])
+def packed(documents: list[list[int]]) -> Rows:
+    return Encoded.of([([1, *document, 2], []) for document in documents]).rows()
 
 
 def pieces(documents: list[list[int]], length: int) -> list[list[int]]:
@@ -65,16 +64,16 @@ def test_the_loss_of_windows_is_that_of_what_they_show_of_each_document(
 ) -> None:
     torch.manual_seed(0)
     model = family().eval()
-    windows = Windows(packed(documents), length)  # type: ignore[arg-type]
-    batch = WindowCollator(windows, pad=0)(np.arange(len(windows.begins)), DICE)
+    windows = Windows(packed(documents), length)
+    batch = WindowCollator(windows, pad=0)(np.arange(len(windows.begins)), RNG)
     wanted = pieces(documents, length)
-    assert batch.answers == sum(len(piece) - 1 for piece in wanted)
+    assert batch.targets == sum(len(piece) - 1 for piece in wanted)
     assert batch.tokens == sum(len(each) + 2 for each in documents) - 1
     alone = [
         F.cross_entropy(model(torch.tensor([piece[:-1]]))[0], torch.tensor(piece[1:]), reduction="sum")
         for piece in wanted
     ]
-    found = Objective(model, 0.0, language_loss)(batch)
+    found = Objective(model, token_loss)(batch)
     torch.testing.assert_close(found, torch.stack(alone).sum(), atol=1e-3, rtol=1e-4)
 
 
@@ -86,26 +85,34 @@ def test_positions_begin_anew_with_each_document() -> None:
 
 
 def test_windows_on_one_document_need_no_table() -> None:
-    windows = Windows(packed([[5] * 20]), 4)  # type: ignore[arg-type]
-    batch = WindowCollator(windows, pad=0)(np.arange(3), DICE)
+    windows = Windows(packed([[5] * 20]), 4)
+    batch = WindowCollator(windows, pad=0)(np.arange(3), RNG)
     assert batch.documents is None
-    assert batch.asked.all()
+    assert batch.label_mask.all()
 
 
 @given(st.integers(0, 60), st.integers(1, 20))
-def test_sliding_windows_ask_for_everything_once_with_half_a_window_before_it(total: int, length: int) -> None:
-    asked: list[int] = []
+def test_sliding_windows_predict_everything_once_with_half_a_window_before_it(total: int, length: int) -> None:
+    predicted: list[int] = []
     for begin, end, seen in sliding(total, length):
         assert end - begin <= length
         assert seen >= length // 2 or begin == 0
-        asked += range(begin + seen, end)
-    assert asked == list(range(total))
+        predicted += range(begin + seen, end)
+    assert predicted == list(range(total))
 
 
 def test_perplexities_by_hand() -> None:
-    found = Surprise(nats=8 * np.log(2), tokens=4, words=2, bytes=16)
+    found = LanguageEvaluation(nats=8 * np.log(2), tokens=4, words=2, bytes=16, texts=3)
     assert found.perplexity == pytest.approx(4.0)  # two bits a token
     assert found.word_perplexity == pytest.approx(16.0)
     assert found.bits_per_byte == pytest.approx(0.5)
-    facts: dict[str, Any] = found.facts()
-    assert facts["loss"] == pytest.approx(2 * np.log(2))
+    scores = {"loss": found.loss, "perplexity": found.perplexity, "word_perplexity": found.word_perplexity}
+    assert found.loss == pytest.approx(2 * np.log(2))
+    assert found.summary() == scores | {"bits_per_byte": found.bits_per_byte}
+    assert found.facts() == found.summary() | {"texts": 3, "tokens": 4, "words": 2, "bytes": 16}
+    assert found.lines() == [
+        "3 texts",
+        "perplexity     4.000 per token   (loss 1.3863)",
+        "perplexity     16.000 per word",
+        "bits per byte  0.5000",
+    ]

@@ -27,14 +27,14 @@ class FakeBatch:
     target_out: Tensor
     target_mask: Tensor
     source_tokens: int
-    answers: int
+    targets: int
 
     @property
     def tokens(self) -> int:
-        return self.source_tokens + self.answers
+        return self.source_tokens + self.targets
 
     @property
-    def places(self) -> int:
+    def padded_tokens(self) -> int:
         return self.source.numel() + self.target_out.numel()
 
     def pin(self) -> FakeBatch:
@@ -75,7 +75,7 @@ class FakeBatches:
             yield batch(self._all[order[self.position - 1]])
         self.epoch, self.position = self.epoch + 1, 0
 
-    def share(self, rank: int, ranks: int) -> Iterator[FakeBatch]:
+    def for_rank(self, rank: int, ranks: int) -> Iterator[FakeBatch]:
         every = chain.from_iterable(repeat(self)) if self._count else iter(())
         while group := list(islice(every, ranks)):
             yield group[rank]

@@ -1,4 +1,4 @@
-"""Checkpoints are there whole or not at all, and a damaged one is named and passed over."""
+"""Checkpoints exist completely or not at all; a damaged one causes a warning and is skipped."""
 
 import errno
 import json
@@ -90,8 +90,8 @@ def full_rust(*_: Any, **__: Any) -> None:
     ("target", "name", "failure"),
     [
         (module, "save_file", full_rust),
-        (module, "_write", full),
-        (module, "_flush", full),
+        (Path, "write_text", full),
+        (module, "flush", full),
         (Path, "replace", full),
         (Path, "mkdir", full),
     ],
@@ -138,5 +138,5 @@ def test_weights_of_another_model_are_refused_by_name() -> None:
         load_weights(net, {name: tensor for name, tensor in saved.items() if name != "decoder.norm.bias"})
     with pytest.raises(TrainingError, match="hold elsewhere"):
         load_weights(net, saved | {"elsewhere": torch.ones(1)})
-    with pytest.raises(TrainingError, match=r"decoder\.norm\.bias has the shape \(2,\), but the model's has \(16,\)"):
+    with pytest.raises(TrainingError, match=r"decoder\.norm\.bias has the shape \(2,\), but the model expects \(16,\)"):
         load_weights(net, saved | {"decoder.norm.bias": torch.ones(2)})

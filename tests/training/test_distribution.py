@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from glassformer.tasks.translation import translation_loss
 from glassformer.training import Checkpoints, Trainer
 
 from .helpers import FakeBatches, model, options, tuned
@@ -56,7 +57,8 @@ def alone(folder: Path, **wish: Any) -> None:
     """The same by one process, which takes in a step what two would."""
     wish = WISH | wish
     made, unfreeze = tuned(model(wish.pop("dropout")), wish.pop("mode", "full")), wish.pop("unfreeze", 0)
-    trainer = Trainer(made, FakeBatches(), options(**wish), folder, lambda _: {"loss": 1.0}, unfreeze=unfreeze)
+    told = (translation_loss, lambda _: {"loss": 1.0})
+    trainer = Trainer(made, FakeBatches(), options(**wish), folder, *told, unfreeze=unfreeze)
     trainer.run(resume=True)
 
 
@@ -114,13 +116,16 @@ def test_two_processes_leave_alone_what_one_would(both: Both, strategy: str, wis
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(both: Both) -> None:
     step = Checkpoints(both[0] / "stopped").all()[-1].step
     assert step < 10
-    assert all(f"Stopped: stopped by signal 15 after step {step}; the state is saved" in text for _, text in both[1])
+    assert all(
+        f"Stopped: stopped by SIGTERM; state saved at step {step}: continue with --resume" in text
+        for _, text in both[1]
+    )
 
 
 def test_a_failure_of_rank_0_to_write_is_told_to_all(both: Both) -> None:
     first, second = (text for _, text in both[1])
     assert "cannot be written: [Errno 17] File exists" in first
-    assert "TrainingError: rank 0 has failed" in second
+    assert "TrainingError: rank 0 failed" in second
 
 
 def test_the_failure_of_any_rank_ends_all(both: Both) -> None:

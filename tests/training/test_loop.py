@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.errors import ConfigurationError, Stopped, TrainingError
+from glassformer.tasks.translation import translation_loss
 from glassformer.training import Checkpoints, Trainer
 
 from .helpers import FakeBatches, batch, model, options
@@ -27,7 +28,7 @@ GOLDEN = {
 
 def trainer(folder: Path, dropout: float = 0.1, **changes: Any) -> Trainer:
     extra = {name: changes.pop(name) for name in ("validate", "log", "tick") if name in changes}
-    return Trainer(model(dropout), FakeBatches(), options(**changes), folder, **extra)
+    return Trainer(model(dropout), FakeBatches(), options(**changes), folder, translation_loss, **extra)
 
 
 def assert_close(ours: nn.Module, theirs: nn.Module) -> None:
@@ -68,7 +69,7 @@ def test_the_first_loss_is_the_mean_over_real_tokens_of_both_batches(tmp_path: P
         logits = net(some.source, some.target_in, some.source_mask)
         wanted = some.target_out.masked_fill(~some.target_mask, -100).flatten()
         losses += F.cross_entropy(logits.flatten(0, 1), wanted, reduction="sum", label_smoothing=0.1).item()
-        tokens += some.answers
+        tokens += some.targets
     trainer(tmp_path, 0.0, steps=1, accumulate=2, log=records.append).run()
     assert records[0]["loss"] == pytest.approx(losses / tokens, abs=1e-5)
 
@@ -84,15 +85,17 @@ def test_two_batches_accumulated_are_one_twice_as_large(tmp_path: Path) -> None:
                 yield batch(first + second)
 
     nets = model(0.0), model(0.0)
-    Trainer(nets[0], FakeBatches(), options(steps=3, accumulate=2, clip=0.1), tmp_path / "a").run()
-    Trainer(nets[1], Merged(), options(steps=3, clip=0.1), tmp_path / "b").run()
+    twice, once = options(steps=3, accumulate=2, clip=0.1), options(steps=3, clip=0.1)
+    Trainer(nets[0], FakeBatches(), twice, tmp_path / "a", translation_loss).run()
+    Trainer(nets[1], Merged(), once, tmp_path / "b", translation_loss).run()
     assert_close(*nets)
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.05])
 def test_one_step_is_torchs_own(tmp_path: Path, clip: float) -> None:
     ours, theirs = model(0.0), model(0.0)
-    Trainer(ours, FakeBatches(), options(steps=1, warmup=0, clip=clip, optimiser="adamw"), tmp_path).run()
+    wish = options(steps=1, warmup=0, clip=clip, optimiser="adamw")
+    Trainer(ours, FakeBatches(), wish, tmp_path, translation_loss).run()
     some = next(iter(FakeBatches()))
     matrices = [p for p in theirs.parameters() if p.dim() > 1]
     rest = [p for p in theirs.parameters() if p.dim() <= 1]
@@ -121,9 +124,9 @@ class Poison(nn.Module):
 
 def poisoned(folder: Path, when: Collection[int], **changes: Any) -> Trainer:
     net = model()
-    net.decoder.norm = Poison(net.decoder.norm, when)
+    net.decoder.norm = Poison(net.decoder.get_submodule("norm"), when)
     log = changes.pop("log", None)
-    return Trainer(net, FakeBatches(), options(**changes), folder, log=log)
+    return Trainer(net, FakeBatches(), options(**changes), folder, translation_loss, log=log)
 
 
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
@@ -173,7 +176,7 @@ def test_higher_is_better_for_scores_and_an_absent_one_is_refused(tmp_path: Path
         tmp_path / "a", steps=3, validate_every=1, watch="bleu", validate=lambda _: {"bleu": next(values)}
     ).run()
     assert outcome.best == 5.0
-    with pytest.raises(ConfigurationError, match=r'train\.watch is "bleu", but validation gives only loss'):
+    with pytest.raises(ConfigurationError, match=r'train\.watch is "bleu", but validation returns only loss'):
         trainer(tmp_path / "b", steps=3, validate_every=1, watch="bleu", validate=lambda _: {"loss": 1.0}).run()
 
 
@@ -224,7 +227,7 @@ def test_it_trains_in_a_thread_too(tmp_path: Path) -> None:
 
 def test_data_without_a_batch_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="nothing to train on"):
-        Trainer(model(), FakeBatches(count=0), options(), tmp_path).run()
+        Trainer(model(), FakeBatches(count=0), options(), tmp_path, translation_loss).run()
 
 
 def test_a_folder_in_use_is_not_begun_anew(tmp_path: Path) -> None:

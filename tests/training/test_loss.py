@@ -1,6 +1,5 @@
 """The chunked loss is PyTorch's cross entropy, in value and gradients, and never holds all logits."""
 
-import copy
 from collections.abc import Sequence
 
 import pytest
@@ -12,12 +11,12 @@ from torch import Tensor, nn
 
 from glassformer.models import transformer
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.norms import BatchNorm, PaddingAware
 from glassformer.tasks import losses as loss
 from glassformer.tasks.losses import sequence_loss, smoothed
-from glassformer.training.objective import Objective
+from glassformer.tasks.objective import Objective
+from glassformer.tasks.translation import translation_loss
 
-from .helpers import FakeBatch, batch, model
+from .helpers import batch, model
 
 WIDTH, VOCABULARY = 8, 12
 
@@ -114,14 +113,14 @@ def test_the_objective_is_the_loss_of_the_model() -> None:
     logits = net(some.source, some.target_in, some.source_mask)
     wanted = some.target_out.masked_fill(~some.target_mask, -100)
     expected = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="sum", label_smoothing=0.1)
-    torch.testing.assert_close(run(Objective(net, 0.1)), expected)
+    torch.testing.assert_close(run(Objective(net, translation_loss, 0.1)), expected)
 
 
 def test_bf16_is_close_and_its_gradients_are_float32() -> None:
     net = model(dropout=0.0)
-    exact = run(Objective(net, 0.1))
+    exact = run(Objective(net, translation_loss, 0.1))
     with torch.autocast("cpu", torch.bfloat16):
-        rough = run(Objective(net, 0.1))
+        rough = run(Objective(net, translation_loss, 0.1))
     rough.backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(rough, exact, rtol=0.02, atol=0.02)
     assert all(
@@ -132,9 +131,9 @@ def test_bf16_is_close_and_its_gradients_are_float32() -> None:
 def test_without_gradients_none_are_computed() -> None:
     net = model(dropout=0.0)
     with torch.no_grad():
-        value = run(Objective(net, 0.1))
+        value = run(Objective(net, translation_loss, 0.1))
     assert value.grad_fn is None
-    torch.testing.assert_close(value, run(Objective(net, 0.1)).detach())
+    torch.testing.assert_close(value, run(Objective(net, translation_loss, 0.1)).detach())
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -146,7 +145,7 @@ def test_compiled_it_is_the_same_and_few_shapes_are_compiled_for(whole: bool, mo
     monkeypatch.setattr(torch, "compile", lambda function, **how: usual(function, **how | {"backend": counter}))
     nets = [transformer(VOCABULARY, width=WIDTH, heads=2, layers=3, hidden=16, dropout=0.0) for _ in range(2)]
     nets[1].load_state_dict(nets[0].state_dict())
-    plain, compiled = Objective(nets[0], 0.1), Objective(nets[1], 0.1)
+    plain, compiled = (Objective(net, translation_loss, 0.1) for net in nets)
     compiled.compile_parts(whole)
     for size in range(2, 8):
         sentences = [[3 + (size * row) % 8 for _ in range(size + row % 3)] for row in range(2 * size)]
@@ -156,20 +155,3 @@ def test_compiled_it_is_the_same_and_few_shapes_are_compiled_for(whole: bool, mo
     if whole:  # the model itself, which validates, stays as it was
         nets[1](torch.ones(1, 30, dtype=torch.long), torch.ones(1, 1, dtype=torch.long))
         assert counter.frame_count == before
-
-
-def test_a_batch_norm_that_is_aware_of_padding_learns_from_real_tokens_only() -> None:
-    losses = {}
-    for name, norm in (("aware", lambda width: PaddingAware(BatchNorm(width))), ("naive", BatchNorm)):
-        torch.manual_seed(0)
-        net = transformer(VOCABULARY, width=WIDTH, heads=2, layers=1, hidden=16, dropout=0.0, norm=norm)
-        source, keep = torch.tensor([[3, 4, 5], [6, 7, 0]]), torch.tensor([[True] * 3, [True, True, False]])
-        target, right = torch.tensor([[1, 3, 4], [1, 5, 0]]), torch.tensor([[3, 4, 2], [5, 2, 0]])
-        real = torch.tensor([[True] * 3, [True, True, False]])
-        wider = [torch.nn.functional.pad(each, (0, 2)) for each in (source, keep, target, right, real)]
-        losses[name] = [
-            float(Objective(copy.deepcopy(net))(FakeBatch(s, k, t, r, m, 5, 5)).detach())
-            for s, k, t, r, m in ((source, keep, target, right, real), wider)
-        ]
-    assert losses["aware"][0] == pytest.approx(losses["aware"][1], abs=1e-4)
-    assert losses["naive"][0] != pytest.approx(losses["naive"][1], abs=1e-3)

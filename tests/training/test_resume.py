@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from glassformer.errors import Stopped, TrainingError
+from glassformer.tasks.translation import translation_loss
 from glassformer.training import Checkpoints, Trainer
 
 from .helpers import FakeBatches, model, options
@@ -20,8 +21,9 @@ TESTS = Path(__file__).parents[1]
 
 
 def run(folder: Path, resume: bool = False, **changes: Any) -> Trainer:
-    told = {name: changes.pop(name) for name in ("log", "tick") if name in changes}
-    trainer = Trainer(model(), FakeBatches(), options(**changes), folder, lambda _: {"loss": 1.0}, **told)
+    told: dict[str, Any] = {name: changes.pop(name) for name in ("log", "tick") if name in changes}
+    told["validate"] = lambda _: {"loss": 1.0}
+    trainer = Trainer(model(), FakeBatches(), options(**changes), folder, translation_loss, **told)
     trainer.run(resume)
     return trainer
 
@@ -110,11 +112,11 @@ def test_a_damaged_checkpoint_costs_only_its_steps(tmp_path: Path) -> None:
 def test_a_damaged_best_checkpoint_gives_way_to_the_last(tmp_path: Path) -> None:
     values = iter([1.0, 2.0, 3.0])
     wish = options(steps=6, validate_every=2, save_every=2)
-    trainer = Trainer(model(), FakeBatches(), wish, tmp_path, lambda _: {"loss": next(values)})
+    trainer = Trainer(model(), FakeBatches(), wish, tmp_path, translation_loss, lambda _: {"loss": next(values)})
     assert trainer.run().weights == "best"
     best = Checkpoints(tmp_path).at(2).path / "model.safetensors"
     best.write_bytes(best.read_bytes()[:100])
-    again = Trainer(model(), FakeBatches(), wish, tmp_path)
+    again = Trainer(model(), FakeBatches(), wish, tmp_path, translation_loss)
     with pytest.warns(UserWarning, match="step-00000002 is damaged"):
         assert again.run(resume=True).weights == "last"
     last = Checkpoints(tmp_path).at(6).tensors("model")
@@ -124,7 +126,7 @@ def test_a_damaged_best_checkpoint_gives_way_to_the_last(tmp_path: Path) -> None
 def test_what_ended_for_want_of_progress_has_ended(tmp_path: Path) -> None:
     wish = options(steps=50, validate_every=2, patience=2)
     for resume in (False, True):
-        trainer = Trainer(model(), FakeBatches(), wish, tmp_path, lambda _: {"loss": 1.0})
+        trainer = Trainer(model(), FakeBatches(), wish, tmp_path, translation_loss, lambda _: {"loss": 1.0})
         outcome = trainer.run(resume)
         assert (outcome.step, outcome.reason) == (6, "patience")
 
@@ -132,7 +134,10 @@ def test_what_ended_for_want_of_progress_has_ended(tmp_path: Path) -> None:
 def test_where_all_are_damaged_training_does_not_begin_anew(tmp_path: Path) -> None:
     run(tmp_path, steps=2)
     (Checkpoints(tmp_path).at(2).path / "state.json").unlink()
-    with pytest.warns(UserWarning, match="damaged"), pytest.raises(TrainingError, match="none of them is whole"):
+    with (
+        pytest.warns(UserWarning, match="damaged"),
+        pytest.raises(TrainingError, match="holds only damaged checkpoints"),
+    ):
         run(tmp_path, resume=True, steps=2)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, Stopped
 from glassformer.models import FAMILIES, bert, gpt2, t5, transformer
 from glassformer.parts import TiedHead, adapt, merged, use
+from glassformer.tasks.translation import translation_loss
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.optimisers import Optimiser, optimiser
 from glassformer.training.tuning import Mode, Summary, Unfreezing, choose, stages, summary
@@ -20,7 +21,7 @@ from glassformer.training.tuning import Mode, Summary, Unfreezing, choose, stage
 from .helpers import VOCABULARY, FakeBatches, options
 
 Kind = Literal["adamw", "adam", "muon"]
-KINDS: list[Kind] = ["adamw", "adam", "muon"]
+OPTIMISERS: list[Kind] = ["adamw", "adam", "muon"]
 SMALL: dict[str, Any] = {"vocabulary": 30, "width": 8, "heads": 2, "layers": 2, "hidden": 12}
 
 
@@ -88,7 +89,9 @@ def test_a_head_that_scores_words_is_not_new() -> None:
 
 def test_what_cannot_be_chosen_is_a_sentence() -> None:
     for name in ("gpt2", "bart", "bert"):
-        with pytest.raises(ConfigurationError, match="head is tied to its embedding or has nothing to learn"):
+        with pytest.raises(
+            ConfigurationError, match="head of this model is tied to its embedding or has no parameters of its own"
+        ):
             choose(FAMILIES[name](**SMALL), "head")
     with pytest.raises(ConfigurationError, match="no adapter is in use"):
         choose(gpt2(**SMALL), "lora")
@@ -122,14 +125,14 @@ def test_the_summary_is_a_short_sentence(trained: int, total: int, sentence: str
     assert str(Summary(trained, total)) == sentence
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OPTIMISERS)
 @pytest.mark.parametrize("mode", ["head", "lora"])
 def test_what_is_frozen_keeps_its_bits_and_the_rest_learns(mode: Mode, kind: Kind, tmp_path: Path) -> None:
     model = adapted() if mode == "lora" else translator()
     choose(model, mode)
     learns, before = learning(model), values(model)
     wish = options(steps=6, optimiser=kind, weight_decay=0.1, ema=0.9, save_every=3, average=2)
-    trainer = Trainer(model, FakeBatches(), wish, tmp_path)
+    trainer = Trainer(model, FakeBatches(), wish, tmp_path, translation_loss)
     trainer.run()
     assert moved(before, values(trainer.model)) == learns
     saved = Checkpoints(tmp_path).at(6)
@@ -137,7 +140,7 @@ def test_what_is_frozen_keeps_its_bits_and_the_rest_learns(mode: Mode, kind: Kin
     assert {name.partition("/")[0] for name in saved.tensors("optimiser")} == learns | {"time"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", OPTIMISERS)
 def test_the_optimiser_remembers_only_what_learns(kind: Kind) -> None:
     full = state_bytes(optimiser(translator(), options(optimiser=kind)))
     model = adapt(translator(), rank=2, targets=["query", "value"])
@@ -157,6 +160,7 @@ def test_killed_and_resumed_is_as_if_nothing_had_been(mode: Mode, tmp_path: Path
             FakeBatches(),
             options(steps=12, ema=0.9, save_every=100),
             folder,
+            translation_loss,
             unfreeze=3 if mode == "unfreeze" else 0,
             tick=lambda tick: os.kill(os.getpid(), signal.SIGTERM) if tick["step"] == stop else None,
         )
@@ -195,8 +199,8 @@ def test_every_parameter_that_learns_has_one_stage(make: Callable[[], nn.Module]
     assert sorted(names) == sorted(learning(model))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_yet_thawed_does_not_move(kind: Kind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", OPTIMISERS)
+def test_what_is_still_frozen_does_not_move(kind: Kind, tmp_path: Path) -> None:
     model = translator()
     choose(model, "unfreeze")
     expected = stages(model)
@@ -208,7 +212,7 @@ def test_what_is_not_yet_thawed_does_not_move(kind: Kind, tmp_path: Path) -> Non
         seen.append(moved(before.pop(), after))
         before.append(after)
 
-    Trainer(model, FakeBatches(), wish, tmp_path, tick=tick, unfreeze=2).run()
+    Trainer(model, FakeBatches(), wish, tmp_path, translation_loss, tick=tick, unfreeze=2).run()
     for step, names in enumerate(seen):
         assert names == {name for stage in expected[: 1 + step // 2] for name in stage}
 
@@ -231,7 +235,7 @@ def test_unfreezing_is_a_function_of_the_step() -> None:
     model = translator()
     choose(model, "unfreeze")
     slowly = Unfreezing(model, every=10)
-    assert [slowly.thawed(step) for step in (1, 10, 11, 20, 21, 51, 60, 1000)] == [1, 1, 2, 2, 3, 6, 6, 6]
+    assert [slowly.trained_stages(step) for step in (1, 10, 11, 20, 21, 51, 60, 1000)] == [1, 1, 2, 2, 3, 6, 6, 6]
     with pytest.raises(ConfigurationError, match="unfreeze must be at least 1"):
         Unfreezing(model, every=0)
 
@@ -246,9 +250,10 @@ def test_an_adapter_learns_what_its_base_does_not_know(tmp_path: Path) -> None:
         FakeBatches(),
         wish,
         tmp_path,
+        translation_loss,
         log=lambda record: losses.append(record["loss"]) if "loss" in record else None,
     ).run()
     assert losses[-1] < 0.75 * losses[0]
-    batch = next(FakeBatches().share(0, 1))
+    batch = next(FakeBatches().for_rank(0, 1))
     inputs = batch.source, batch.target_in, batch.source_mask
     torch.testing.assert_close(merged(model)(*inputs), model(*inputs), atol=1e-4, rtol=1e-4)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from glassformer.errors import GlassformerError, Stopped, TrainingError
+from glassformer.tasks.translation import translation_loss
 from glassformer.training import Distribution, Trainer, distribution
 
 from .helpers import FakeBatches, model, options, tuned
@@ -37,8 +38,12 @@ def train(wish: dict[str, Any], who: Distribution) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
         return {"loss": 1.0}
 
-    who = replace(who, strategy=chosen.strategy)
-    Trainer(made, batches, chosen, folder, validate, distribution=who, tick=tick, unfreeze=unfreeze).run(resume)
+    others: dict[str, Any] = {
+        "distribution": replace(who, strategy=chosen.strategy),
+        "tick": tick,
+        "unfreeze": unfreeze,
+    }
+    Trainer(made, batches, chosen, folder, translation_loss, validate, **others).run(resume)
 
 
 if __name__ == "__main__":

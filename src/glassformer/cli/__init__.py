@@ -1,4 +1,4 @@
-"""The command line: parse, call, print."""
+"""The command line: parse, call, print. Each file in `commands` holds a command, or a few that belong together."""
 
 from glassformer.cli.stopping import stoppable
 
@@ -6,7 +6,7 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command. It can be stopped from here on, also while its libraries load."""
+    """Run a command. From here on it can be stopped, also while its libraries load."""
     with stoppable():
         from glassformer.cli.app import main as run
 

@@ -1,4 +1,4 @@
-"""Progress: a live bar for people at a terminal, a few plain lines otherwise; always on stderr."""
+"""Progress of a training: a live bar in a terminal, a few plain lines elsewhere; always on stderr."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 from torch import nn
 
-from glassformer.run.kinds import Corpus
+from glassformer.data import Corpus
+from glassformer.runs import Listener
 from glassformer.training.tuning import summary
 
-PLAIN_EVERY = 100  # steps between lines where there is no terminal
+PLAIN_EVERY = 100  # steps between two lines where there is no terminal
 
 
 class Bar(Progress):
@@ -24,14 +25,14 @@ class Bar(Progress):
     note = ""
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """What is shown: rich asks."""
+        """What rich draws."""
         yield self.make_tasks_table(self.tasks)
         if self.note:
             yield Text(self.note, style="dim", no_wrap=True, overflow="ellipsis")
 
 
-class TrainingProgress:
-    """Listens to a training and shows it."""
+class TrainingProgress(Listener):
+    """Shows how a training goes."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -39,7 +40,7 @@ class TrainingProgress:
         self._bar = Bar(*columns, console=self._console)
         self._task: TaskID | None = None
         self._stage = ""
-        self._told = 0  # the last step of which a plain line was written
+        self._last_step = 0  # of which a plain line was written
 
     def __enter__(self) -> TrainingProgress:
         if self._console.is_terminal:
@@ -47,11 +48,11 @@ class TrainingProgress:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._console.is_terminal:  # it would end with an empty line
+        if self._console.is_terminal:  # elsewhere it would print an empty line
             self._bar.stop()
 
     def stage(self, name: str, done: int, total: int | None) -> None:
-        """A stage of preparation."""
+        """Show how far a stage is."""
         if name != self._stage:
             if self._task is not None:
                 self._bar.remove_task(self._task)
@@ -59,24 +60,24 @@ class TrainingProgress:
         if self._task is not None and self._console.is_terminal:
             self._bar.update(self._task, completed=done, total=total)
 
-    def prepared(self, prepared: Corpus, model: nn.Module) -> None:
-        """The data is ready, the model is built."""
-        learning = summary(model)
-        for line in prepared.report.lines():
+    def prepared(self, corpus: Corpus, model: nn.Module) -> None:
+        """Show what there is to learn from, and the size of the model."""
+        sizes = summary(model)
+        for line in corpus.report.lines():
             self.say(line)
-        sizes = {id(tokenizer): f"{tokenizer.size:,}" for tokenizer in prepared.tokenizers}.values()
-        words = f"{' and '.join(sizes)} tokens in the vocabulary; " if sizes else ""
-        labels = f"{len(prepared.labels):,} labels; " if prepared.labels else ""
-        self.say(f"{words}{labels}{learning.total:,} parameters in the model")
-        if learning.trained < learning.total:
-            self.say(f"{learning.trained:,} of them learn: {learning}")
+        vocabularies = " and ".join(f"{each.size:,}" for each in dict.fromkeys(corpus.assets.tokenizers))
+        words = f"{vocabularies} tokens in the vocabulary; " if vocabularies else ""
+        labels = f"{len(corpus.assets.labels):,} labels; " if corpus.assets.labels else ""
+        self.say(f"{words}{labels}{sizes.total:,} parameters in the model")
+        if sizes.trained < sizes.total:
+            self.say(f"{sizes.trained:,} of them are trained: {sizes}")
 
     def tick(self, record: dict[str, Any]) -> None:
-        """A step."""
+        """Show a step."""
         self.stage("training", record["step"], record["steps"])
 
     def log(self, record: dict[str, Any]) -> None:
-        """A measurement."""
+        """Show a measurement."""
         if "valid_loss" in record:
             values = {name.removeprefix("valid_"): value for name, value in record.items() if name.startswith("valid_")}
             scores = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
@@ -88,10 +89,10 @@ class TrainingProgress:
             f"{timedelta(seconds=round(record['eta']))} to go"
             + (f"  skipped {record['skipped']}" if record["skipped"] else "")
         )
-        if not self._console.is_terminal and record["step"] - self._told >= PLAIN_EVERY:
-            self._told = record["step"]
+        if not self._console.is_terminal and record["step"] - self._last_step >= PLAIN_EVERY:
+            self._last_step = record["step"]
             self.say(f"step {record['step']:,}: {self._bar.note}")
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self._console.print(line, markup=False, soft_wrap=True)

@@ -1,6 +1,6 @@
-"""Being stopped: Ctrl-C or a polite kill ends a command at once and in silence, with 130 or 143.
+"""Stopping: Ctrl-C or SIGTERM ends a command at once and without a message, with exit code 130 or 143.
 
-Training listens for itself, and saves its state first.
+Training handles these signals itself, and saves its state first.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from types import FrameType
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """While this context is open, SIGINT and SIGTERM leave by an exception, so that everything is tidied up."""
-    if threading.current_thread() is not threading.main_thread():  # Python tells no other
+    """While this context is open, SIGINT and SIGTERM raise SystemExit, so that everything is cleaned up."""
+    if threading.current_thread() is not threading.main_thread():  # only that one can handle signals
         yield
         return
-    usual = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, before in usual.items():
-            signal.signal(number, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    if _importing(frame):  # not every library survives an exception there, and nothing is to be tidied up yet
+    if _importing(frame):  # some libraries do not survive an exception there, and there is nothing to clean up yet
         os._exit(128 + number)
-    warnings.simplefilter("ignore", ResourceWarning)  # a file that was just being opened has nobody yet to close it
+    warnings.simplefilter("ignore", ResourceWarning)  # of a file that was just being opened, which nothing closes yet
     sys.exit(128 + number)
 
 

@@ -1,24 +1,30 @@
 """Data: from a source of examples to batches of them."""
 
+from glassformer.data.assets import Assets
 from glassformer.data.batches import Batches
 from glassformer.data.cleaning import normalise
-from glassformer.data.files import BETWEEN
-from glassformer.data.preparing import Prepared, prepare
+from glassformer.data.encoding import Context, Encode, Encoded
+from glassformer.data.examples import BadRow, Columns, Document
+from glassformer.data.preparing import Corpus, prepare
 from glassformer.data.reading import Progress
-from glassformer.data.report import Pair, Report
-from glassformer.data.sources import own_splits, read_pairs
-from glassformer.data.store import TokenPairs
+from glassformer.data.report import Report
+from glassformer.data.source import Source
+from glassformer.data.store import Rows
 
 __all__ = [
-    "BETWEEN",
+    "Assets",
+    "BadRow",
     "Batches",
-    "Pair",
-    "Prepared",
+    "Columns",
+    "Context",
+    "Corpus",
+    "Document",
+    "Encode",
+    "Encoded",
     "Progress",
     "Report",
-    "TokenPairs",
+    "Rows",
+    "Source",
     "normalise",
-    "own_splits",
     "prepare",
-    "read_pairs",
 ]

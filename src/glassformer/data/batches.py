@@ -12,7 +12,7 @@ from glassformer.data.planning import Examples, Plan, make_plan
 from glassformer.errors import InputError
 
 Batch = TypeVar("Batch")
-Collate = Callable[[NDArray[Any], np.random.Generator], Batch]  # rows, and dice for what is drawn, to a batch of them
+Collate = Callable[[NDArray[Any], np.random.Generator], Batch]  # rows, and a random generator, to a batch of them
 Made = TypeVar("Made", covariant=True)
 LOOKED = 100  # epochs whose batches are counted one by one
 
@@ -25,15 +25,15 @@ class Collator(Protocol[Made]):
         """The examples whose rows it is given."""
         ...
 
-    def __call__(self, rows: NDArray[Any], dice: np.random.Generator) -> Made:
-        """A batch of some rows; what is drawn for it is drawn with the dice."""
+    def __call__(self, rows: NDArray[Any], rng: np.random.Generator) -> Made:
+        """A batch of some rows; what is drawn for it is drawn with `rng`."""
         ...
 
 
 class Batches(Generic[Batch]):
     """All pairs, epoch after epoch, in batches of at most `batch_tokens` places on the longer side.
 
-    Iterating gives the batches of the current epoch that are left; `share` gives a rank its part of them and of the
+    Iterating gives the batches of the current epoch that are left; `for_rank` gives a rank its part of them and of the
     epochs to come. `epoch` and `position` say which batch comes next. Without `shuffle`, pairs come sorted by length.
     """
 
@@ -83,27 +83,24 @@ class Batches(Generic[Batch]):
 
     def __iter__(self) -> Iterator[Batch]:
         for _ in range(self.position, self.batches_per_epoch):
-            yield self._made(*self._next())
+            yield self._collate(*self._next())
 
-    def share(self, rank: int, ranks: int) -> Iterator[Batch]:
+    def for_rank(self, rank: int, ranks: int) -> Iterator[Batch]:
         """Every `ranks`-th batch from here on, without end, for one rank of several; those of the others are not made.
 
         However many ranks share them, together they take the same batches in the same order.
         """
         while True:
-            yield self._made(*[self._next() for _ in range(ranks)][rank])
+            yield self._collate(*[self._next() for _ in range(ranks)][rank])
 
     def _next(self) -> tuple[NDArray[np.int32], np.random.Generator]:
-        """The rows of the next batch, which counts as done, and its own dice: the same however it was come to."""
+        """The rows of the next batch, which counts as done, and its own random generator."""
         plan = self._plan()
-        rows, dice = plan.rows(self.position), np.random.default_rng([self.seed % 2**64, self.epoch, self.position])
+        rows, rng = plan.rows(self.position), np.random.default_rng([self.seed % 2**64, self.epoch, self.position])
         self.position += 1
         if self.position == len(plan):
             self.epoch, self.position = self.epoch + 1, 0
-        return rows, dice
-
-    def _made(self, rows: NDArray[np.int32], dice: np.random.Generator) -> Batch:
-        return self._collate(rows, dice)
+        return rows, rng
 
     def _plan(self) -> Plan:
         if self._planned is None or self._planned[0] != self.epoch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 import zlib
@@ -13,22 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from hashlib import blake2b
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 
+from glassformer.data.assets import Assets
 from glassformer.data.cleaning import content_hash
-from glassformer.data.labelled import PACKAGE, news, stamps
-from glassformer.data.sources import ALIASES, own_files
 from glassformer.errors import DataError
 from glassformer.locking import take
-from glassformer.recipe import DatesSource, DigitsSource, ImageFolderSource, PythonSource, Recipe, TopicsSource
-from glassformer.text import Habits, Tokenizer
+from glassformer.recipe import Recipe
+from glassformer.writing import write_json
 
-FORMAT = 3  # changes whenever the same recipe and files would give another corpus
-DRAWN = {"shift", "flip", "mean", "deviation"}  # what is done to images when they are learned from, not before
+FORMAT = 4  # changes whenever the same recipe and files would give another corpus
 CONTENTS = "contents.json"
 UNFINISHED = ".making-"
 LOCK = "lock"  # in an unfinished folder, held by who makes it
@@ -37,41 +33,28 @@ LARGE = 1 << 26  # bytes above which a file's digest is remembered by its time a
 OLD = 86_400  # seconds after which an unfinished folder without a lock is taken to be abandoned
 
 
-def fingerprint(
-    recipe: Recipe,
-    base: Path,
-    cache: Path,
-    given: tuple[Tokenizer, Tokenizer] | None = None,
-    habits: Habits | None = None,
-) -> str:
-    """The name of the corpus that this recipe makes of the files as they are now."""
-    paths = own_files(recipe.source, base)
-    versions: dict[str, Any] = {"format": FORMAT, "tokenizers": tokenizers.__version__}
+def cache_folder() -> Path:
+    """Where prepared data is kept: $GLASSFORMER_CACHE, or the user's cache folder."""
+    chosen = os.environ.get("GLASSFORMER_CACHE")
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "glassformer"
+
+
+def fingerprint(recipe: Recipe, base: Path, cache: Path, given: Assets | None = None) -> str:
+    """The name of the corpus that this recipe makes of the files as they are now; `given` comes with a checkpoint."""
+    paths = recipe.source.files(base)
     if recipe.tokenizer.path is not None:
         paths.append(base / recipe.tokenizer.path)
-    if isinstance(recipe.source, DatesSource):
-        import babel
-
-        versions["babel"] = babel.__version__
-    if isinstance(recipe.source, TopicsSource):
-        news()  # which says what to install
-        versions[PACKAGE] = version(PACKAGE)
-    if isinstance(recipe.source, PythonSource):
-        versions["python"] = sys.version
-    if isinstance(recipe.source, ImageFolderSource):
-        versions |= {"pillow": version("pillow"), "images": stamps(base / recipe.source.path, ALIASES)}
-    if isinstance(recipe.source, DigitsSource):
-        versions |= {"pillow": version("pillow")}
+    special = None if given is None else given.special_tokens
     made_of = {
-        "task": recipe.task.model_dump(mode="json", exclude=DRAWN),
+        "task": recipe.task.model_dump(mode="json", exclude=recipe.task.drawn),
         "source": recipe.source.model_dump(mode="json"),
         "data": recipe.data.model_dump(mode="json", exclude={"workers"}),
         "tokenizer": recipe.tokenizer.model_dump(mode="json"),
         "files": [_digest(path, cache) for path in paths],
-        "places": [f"{path.parent.name}/{path.name}" for path in paths],
-        "given": [content_hash(each.to_json()) for each in given or ()],
-        "habits": None if habits is None else asdict(habits),
-        "versions": versions,
+        "names": [f"{path.parent.name}/{path.name}" for path in paths],
+        "given": [content_hash(each.to_json().encode()) for each in (given.tokenizers if given else ())],
+        "special_tokens": None if special is None else asdict(special),
+        "versions": {"format": FORMAT, "tokenizers": tokenizers.__version__, **recipe.source.versions(base)},
     }
     text = json.dumps(made_of, sort_keys=True)
     return f"{recipe.source.kind}-{blake2b(text.encode(), digest_size=12).hexdigest()}"
@@ -94,7 +77,7 @@ def _digest(path: Path, cache: Path) -> str:
     if facts.st_size > LARGE:
         known[str(path.resolve())] = [stamp, digest.hexdigest()]
         cache.mkdir(parents=True, exist_ok=True)
-        _write(cache / DIGESTS, known)
+        write_json(cache / DIGESTS, known)
     return digest.hexdigest()
 
 
@@ -106,15 +89,6 @@ def _digests(cache: Path) -> dict[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
-def _write(path: Path, values: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(values, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
 def seal(folder: Path, values: dict[str, Any]) -> None:
     """Write the list of a folder's files, with sizes, checksums and some values of one's own."""
     files = {}
@@ -122,15 +96,18 @@ def seal(folder: Path, values: dict[str, Any]) -> None:
         with path.open("rb") as file:
             os.fsync(file.fileno())
         files[path.name] = [path.stat().st_size, _checksum(path)]
-    _write(folder / CONTENTS, {**values, "files": files})
+    write_json(folder / CONTENTS, {**values, "files": files})
 
 
-def check(folder: Path) -> dict[str, Any] | None:
-    """The values that a folder was sealed with; None if it is not there, or a file of it is missing or damaged."""
+def check(folder: Path, sealed: bool = False) -> dict[str, Any] | None:
+    """The values that a folder was sealed with; None if it is not there, or a file of it is missing or damaged.
+
+    One that this process has just `sealed` is not read again: only the sizes of its files are compared.
+    """
     try:
         contents = json.loads((folder / CONTENTS).read_text(encoding="utf-8"))
         for name, (size, checksum) in contents["files"].items():
-            if (folder / name).stat().st_size != size or _checksum(folder / name) != checksum:
+            if (folder / name).stat().st_size != size or not (sealed or _checksum(folder / name) == checksum):
                 return None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,8 +1,9 @@
-"""Cleaning: how text is normalised, which pairs are kept, and on which side of a split each belongs."""
+"""Cleaning: how text is normalised, which examples are kept, and to which split each belongs."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import numpy as np
@@ -22,38 +23,29 @@ def normalise(text: str, data: Data) -> str:
     return " ".join(text.split()) if data.strip else text
 
 
-def why_dropped(source: str, target: str, data: Data) -> str | None:
-    """The filter that a normalised pair does not pass, or None."""
-    if not source.strip() or not target.strip():
+def why_dropped(texts: Iterable[str], data: Data) -> str | None:
+    """The filter that the normalised texts of an example do not pass, or None."""
+    lengths = [len(text) if text.strip() else 0 for text in texts]
+    if not all(lengths):
         return "empty after normalisation"
-    shorter, longer = sorted((len(source), len(target)))
-    if longer > data.max_characters:
-        return "too many characters"
-    if data.max_ratio is not None and longer > data.max_ratio * shorter:
-        return "lengths too different"
-    return None
+    return "too many characters" if max(lengths, default=0) > data.max_characters else None
 
 
-def content_hash(text: str, seed: int = 0) -> int:
-    """Eight bytes that stand for a text, the same on every machine; another seed, other bytes."""
-    return bytes_hash(text.encode(), seed)
-
-
-def bytes_hash(data: bytes, seed: int = 0) -> int:
-    """The same for any bytes."""
+def content_hash(content: bytes, seed: int = 0) -> int:
+    """Eight bytes that stand for a content, the same on every machine; another seed, other bytes."""
     key = seed.to_bytes(16, "little", signed=True)
-    return int.from_bytes(blake2b(data, digest_size=8, key=key).digest(), "little")
+    return int.from_bytes(blake2b(content, digest_size=8, key=key).digest(), "little")
 
 
-def source_hash(source: str, seed: int) -> int:
-    """The hash that decides on a pair's split: of its source, whatever its capitals, spaces and Unicode form."""
-    return content_hash(" ".join(unicodedata.normalize("NFKC", source).casefold().split()), seed)
+def folded(text: str) -> bytes:
+    """A text whatever its capitals, spaces and Unicode form: two that differ only in these are in one split."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).encode()
 
 
 def split_of(hashed: int, valid: float, test: float) -> str:
-    """The split of a source with this hash, when these shares are split off."""
-    place = hashed / 2**64
-    return "test" if place < test else "valid" if place < test + valid else "train"
+    """The split of an example with this hash, when these fractions are split off."""
+    fraction = hashed / 2**64
+    return "test" if fraction < test else "valid" if fraction < test + valid else "train"
 
 
 class Seen:

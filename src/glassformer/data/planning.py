@@ -51,10 +51,10 @@ class Plan:
 
 def make_plan(pairs: Examples, batch_tokens: int, seed: int, epoch: int, shuffle: bool) -> Plan:
     """The batches of an epoch: shuffle all, sort by length within pools, cut into batches, shuffle the batches."""
-    dice = np.random.default_rng([seed % 2**64, epoch])
+    rng = np.random.default_rng([seed % 2**64, epoch])
     order = np.arange(len(pairs.lengths), dtype=np.int32)
     if shuffle:
-        dice.shuffle(order)
+        rng.shuffle(order)
     counts = []
     for first in range(0, len(order), POOL):
         pool = order[first : first + POOL]
@@ -66,7 +66,7 @@ def make_plan(pairs: Examples, batch_tokens: int, seed: int, epoch: int, shuffle
     if not shuffle:
         return Plan(order, np.concatenate(([0], np.cumsum(sizes))))
     starts = np.cumsum(sizes) - sizes
-    turn = dice.permutation(len(sizes))
+    turn = rng.permutation(len(sizes))
     sizes, starts = sizes[turn], starts[turn]
     cuts = np.concatenate(([0], np.cumsum(sizes)))
     index = np.arange(len(order)) + np.repeat(starts - cuts[:-1], sizes)

@@ -1,112 +1,148 @@
-"""Reading: all pairs of a source, cleaned, each put where it belongs: train, valid, test, or nowhere."""
+"""Reading: all examples of a source, cleaned, each put where it belongs: train, valid, test, or nowhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import compress, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from glassformer.data.cleaning import Seen, content_hash, normalise, source_hash, split_of, why_dropped
-from glassformer.data.files import BETWEEN
-from glassformer.data.report import Pair, Report
-from glassformer.data.sources import SPLITS, Split, own_splits, read_pairs
-from glassformer.data.store import Place, TextWriter
-from glassformer.data.words import as_many
-from glassformer.recipe import Data, Recipe
-from glassformer.usual import DOCUMENTS
+from glassformer.data.cleaning import Seen, content_hash, split_of
+from glassformer.data.examples import BadRow, texts_in
+from glassformer.data.report import Report
+from glassformer.data.source import SPLITS, Found, Split
+from glassformer.data.store import Block, ExampleWriter
+from glassformer.recipe import Recipe
 
-Progress = Callable[[str, int, int | None], None]
-Texts = list[tuple[str, str]]
-BLOCK = 10_000  # pairs that are handled together
+Progress = Callable[[str, int, int | None], None]  # the stage, how many are done, of how many if that is known
 
 
-def read_all(recipe: Recipe, base: Path, folder: Path, report: Report, progress: Progress) -> dict[Split, list[Place]]:
-    """Write the texts of all pairs that are kept, split by split. Gives the places of their blocks."""
-    data, own, alone = recipe.data, own_splits(recipe.source, base), recipe.task.kind in DOCUMENTS
+def read_all(recipe: Recipe, base: Path, folder: Path, report: Report, progress: Progress) -> dict[Split, list[Block]]:
+    """Write all examples that are kept, split by split. Gives the places of their blocks."""
+    own: tuple[Split, ...] = recipe.source.splits(base)
     with ExitStack() as stack:
-        writers = {split: stack.enter_context(TextWriter(folder, split)) for split in SPLITS}
-        sorter = Sorter(data, own, writers, report, _context if recipe.task.kind == "answering" else str, alone)
+        writers = {split: stack.enter_context(ExampleWriter(folder, split)) for split in SPLITS}
+        sorter = Sorter(recipe, own, writers, report)
+        clean = stack.enter_context(Cleaner(recipe))
         for split in sorted(own, key="train".__eq__):  # held-out files first, to see what of them is in train
-            pairs = read_pairs(recipe.source, split, base, report, data.strict)
-            for block in _blocks(as_many(pairs, report, data.strict) if recipe.task.kind == "tagging" else pairs):
+            found = recipe.source.read(split, base, report)
+            while block := list(islice(found, recipe.task.block)):
+                examples = clean(block, report)
                 progress("reading", report.read, None)
-                texts = [(normalise(pair.source, data), normalise(pair.target, data)) for pair in block]
-                if alone:
-                    texts = [(source, "") for source, _ in texts]
                 if split == "train":
-                    sorter.sort(texts)
+                    sorter.sort(examples)
                 else:
-                    sorter.hold_out(split, texts)
+                    sorter.hold_out(split, examples)
     return {split: writer.blocks for split, writer in writers.items()}
 
 
-def _context(source: str) -> str:
-    """What must not be in two splits: other questions about a context are no others."""
-    return source.partition(BETWEEN)[2]
+def read_examples_of(source: Any, recipe: Recipe, base: Path, report: Report) -> Iterator[tuple[Any, str]]:
+    """The examples of a source's train for the recipe's task, cleaned, each with its place; bad rows are counted."""
+    with Cleaner(recipe) as clean:
+        for found in source.read("train", base, report):
+            for example in clean([found], report):
+                yield example, found[1]
 
 
-def _blocks(pairs: Iterator[Pair]) -> Iterator[list[Pair]]:
-    while block := list(islice(pairs, BLOCK)):
-        yield block
+class Cleaner:
+    """Makes examples of a task, normalised, of what a source gives. Bad rows are counted."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.task, self.data = recipe.task, recipe.data
+        self._pool = ThreadPoolExecutor(recipe.data.workers or None) if recipe.task.threads else None
+
+    def __enter__(self) -> Cleaner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def __call__(self, block: list[Found], report: Report) -> list[Any]:
+        """The examples of a block of rows."""
+        made = map(self._made, block) if self._pool is None else self._pool.map(self._made, block)
+        examples = []
+        for (_, place), example in zip(block, made, strict=True):
+            if isinstance(example, BadRow):
+                report.add_bad(example.kind, place, str(example))
+            else:
+                report.read += 1
+                examples.append(example)
+        return examples
+
+    def _made(self, found: Found) -> Any:
+        try:
+            check_texts(found[0])
+            return self.task.clean(self.task.example(found[0]), self.data)
+        except BadRow as bad:
+            return bad
+
+
+def check_texts(example: tuple[Any, ...]) -> None:
+    """Refuse an example with an empty text, or with half a character."""
+    texts = list(texts_in(example))
+    empty = [number for number, text in enumerate(texts) if not text.strip()]
+    if empty:
+        side = "target" if len(texts) > 1 and empty == [len(texts) - 1] else "source"
+        raise BadRow("empty side", f"the {side} is empty")
+    try:
+        "".join(texts).encode()
+    except UnicodeEncodeError:
+        raise BadRow("invalid Unicode", "contains half a surrogate pair, which is no character") from None
 
 
 class Sorter:
-    """Puts normalised pairs where they belong, and counts.
+    """Puts clean examples where they belong, and counts.
 
-    What a source holds out itself stays whole, for scores on it to mean what they mean elsewhere; the other pairs
-    pass the filters first, and what the source does not hold out is split off from them, by what `key` gives of them.
-    Texts that stand `alone` have no target.
+    What a source holds out itself stays whole, for scores on it to mean what they mean elsewhere; the other examples
+    pass the filters first, and what the source does not hold out is split off from them, by the task's `split_key`.
     """
 
     def __init__(
-        self,
-        data: Data,
-        own: tuple[Split, ...],
-        writers: dict[Split, TextWriter],
-        report: Report,
-        key: Callable[[str], str] = str,
-        alone: bool = False,
+        self, recipe: Recipe, own: tuple[Split, ...], writers: dict[Split, ExampleWriter], report: Report
     ) -> None:
-        self.data, self.writers, self.report, self.key, self.alone = data, writers, report, key, alone
+        self.task, self.data, self.writers, self.report = recipe.task, recipe.data, writers, report
         self.seen = Seen()
         self.held_out: dict[Split, Seen] = {split: Seen() for split in own if split != "train"}
-        self.valid = 0.0 if "valid" in own else data.valid
-        self.test = 0.0 if "test" in own else data.test
+        self.valid = 0.0 if "valid" in own else self.data.valid
+        self.test = 0.0 if "test" in own else self.data.test
 
-    def hold_out(self, split: Split, texts: Texts) -> None:
-        """Take pairs of the source's own valid or test."""
-        self.held_out[split].add(self._source_hashes(texts))
-        self.writers[split].write(texts)
+    def hold_out(self, split: Split, examples: list[Any]) -> None:
+        """Take examples of the source's own valid or test."""
+        self.held_out[split].add(self._hashes(examples))
+        self.writers[split].write(examples)
 
-    def sort(self, texts: Texts) -> None:
-        """Take pairs of the source's train: filter them and split some off."""
-        texts = self._different([pair for pair in texts if self._passes(pair)])
-        hashes = self._source_hashes(texts)
+    def sort(self, examples: list[Any]) -> None:
+        """Take examples of the source's train: filter them and split some off."""
+        examples = self._different([example for example in examples if self._passes(example)])
+        hashes = self._hashes(examples)
         for split, held_out in self.held_out.items():
             if shared := int(held_out.contains(hashes).sum()):
                 self.report.shared[split] += shared
-        sides = [split_of(each, self.valid, self.test) for each in hashes.tolist()]
+        splits = [split_of(each, self.valid, self.test) for each in hashes.tolist()]
         for split, writer in self.writers.items():
             if split not in self.held_out:
-                writer.write(compress(texts, [side == split for side in sides]))
+                writer.write(compress(examples, [each == split for each in splits]))
 
-    def _source_hashes(self, texts: Texts) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-        return np.array([source_hash(self.key(source), self.data.seed) for source, _ in texts], np.uint64)
+    def _hashes(self, examples: list[Any]) -> NDArray[np.uint64]:
+        keys = (self.task.split_key(example) for example in examples)
+        return np.array([content_hash(key, self.data.seed) for key in keys], np.uint64)
 
-    def _passes(self, pair: tuple[str, str]) -> bool:
-        source, target = pair
-        reason = why_dropped(source, source if self.alone else target, self.data)
+    def _passes(self, example: Any) -> bool:
+        reason = self.task.why_dropped(example, self.data)
         if reason is not None:
             self.report.dropped[reason] += 1
         return reason is None
 
-    def _different(self, texts: Texts) -> Texts:
+    def _different(self, examples: list[Any]) -> list[Any]:
         if self.data.duplicates == "keep":
-            return texts
-        new = self.seen.add(np.array([content_hash(f"{source}\0{target}") for source, target in texts], np.uint64))
+            return examples
+        new = self.seen.add(np.array([content_hash(self.task.identity(each)) for each in examples], np.uint64))
         if repeated := int((~new).sum()):
             self.report.dropped["duplicates"] += repeated
-        return list(compress(texts, new.tolist()))
+        return list(compress(examples, new.tolist()))

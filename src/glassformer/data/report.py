@@ -12,30 +12,22 @@ from glassformer.errors import DataError
 EXAMPLES = 10  # bad rows that are shown
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A source, its target, and the place where they stand: `train.tsv:12`."""
-
-    source: str
-    target: str
-    place: str
-
-
 @dataclass
 class Report:
-    """What became of the rows of a source, in counts; the first bad rows with their places."""
+    """What became of the rows of a source, in counts; the first bad rows with places. If strict, one stops it all."""
 
+    strict: bool = False
     read: int = 0
     bad: Counter[str] = field(default_factory=Counter)  # what was wrong: how often
     examples: list[str] = field(default_factory=list)  # "train.tsv:12: 1 column, 2 expected"
-    dropped: Counter[str] = field(default_factory=Counter)  # the filter: how many pairs
-    changed: Counter[str] = field(default_factory=Counter)  # truncated, split: how many pairs
-    shared: Counter[str] = field(default_factory=Counter)  # valid, test: training pairs with a source of theirs
-    kept: Counter[str] = field(default_factory=Counter)  # the split: how many pairs
+    dropped: Counter[str] = field(default_factory=Counter)  # the filter: how many examples
+    changed: Counter[str] = field(default_factory=Counter)  # truncated, split: how many examples
+    shared: Counter[str] = field(default_factory=Counter)  # valid, test: training examples that they have, too
+    kept: Counter[str] = field(default_factory=Counter)  # the split: how many examples
 
-    def add_bad(self, kind: str, place: str, what: str, strict: bool) -> None:
+    def add_bad(self, kind: str, place: str, what: str) -> None:
         """Count a bad row; in strict mode, stop."""
-        if strict:
+        if self.strict:
             raise DataError(f"{place}: {what} (data.strict is on)")
         self.read += 1
         self.bad[kind] += 1
@@ -55,7 +47,7 @@ class Report:
         if self.changed:
             lines.append(f"too long: {_counts(self.changed)}")
         for split, count in self.shared.items():
-            lines.append(f"{count:,} training pairs have a source that {split} has too")
+            lines.append(f"{count:,} training examples are in {split}, too")
         lines.append(f"kept: {_counts(self.kept)}")
         return lines
 
@@ -66,7 +58,8 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report in plain values, for JSON."""
-        return {key: dict(value) if isinstance(value, Counter) else value for key, value in vars(self).items()}
+        facts = {key: value for key, value in vars(self).items() if key != "strict"}
+        return {key: dict(value) if isinstance(value, Counter) else value for key, value in facts.items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Report:

@@ -1,7 +1,7 @@
-"""Tokenising: texts to flat files of tokens, by several processes at once.
+"""Tokenising: examples to flat files of rows, by several processes at once.
 
-Each worker is a Python of its own (see `main`) that reads a stretch of the texts and
-writes the tokens straight to files; so it needs nothing of the program that started it, be that a script or a notebook.
+Each worker is a Python process of its own (see `main`) that reads some blocks of examples and writes rows straight to
+files; so it needs nothing of the program that started it, be that a script or a notebook.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,61 +24,44 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.encoding import Encode, LabelEncoder, PairEncoder, document_encoder
-from glassformer.data.store import Place, read_texts
-from glassformer.data.windows import AnswerEncoder, Windows
-from glassformer.data.words import TagEncoder, Words
+from glassformer.data.assets import Assets, read_tokenizers
+from glassformer.data.encoding import Context
+from glassformer.data.store import Block, read_block
 from glassformer.errors import TrainingError
-from glassformer.text import Habits, Tokenizer
-from glassformer.usual import DOCUMENTS
+from glassformer.recipe import Recipe, make_recipe
+from glassformer.text import SpecialTokens
 
-WORTHWHILE = 50_000  # pairs below which no worker is started
+WORTHWHILE = 50_000  # examples below which no worker is started
 
 
 @dataclass(frozen=True)
 class Job:
-    """A stretch of texts to be tokenised, and the files its tokens go to."""
+    """Some blocks of examples to be encoded, and the files that the rows go to."""
 
     folder: str
     name: str  # of the split
-    part: int  # the number of the stretch
-    places: list[Place]  # where its blocks begin, and where the last ends
+    part: int  # the number of the job
+    blocks: list[Block]  # where its blocks begin, and where the last ends
     dtype: str
-    max_tokens: int
-    long: str  # drop, truncate, split
-    whole: bool  # keep every pair, also one without tokens
-    task: dict[str, Any] = field(default_factory=lambda: {"kind": "translation"})  # the recipe's section
+    recipe: str  # as TOML
+    modules: list[str] = field(default_factory=list)  # whose import makes the recipe's classes known
     labels: list[str] = field(default_factory=list)
-    habits: dict[str, Any] | None = None  # the special tokens of a checkpoint that writes
-    complete: bool = True  # whether the tokenizers' special tokens are ours to add
+    special_tokens: dict[str, Any] | None = None  # of a checkpoint that writes
+    complete: bool = True  # whether special tokens that the tokenizers lack are added
 
     def file(self, ending: str) -> Path:
-        """The file of this stretch's tokens, lengths or counts."""
+        """The file of this job's numbers, lengths or counts."""
         return Path(self.folder) / f"{self.name}.{ending}.{self.part}"
 
 
-def encoder(job: Job, source: Tokenizer, target: Tokenizer) -> Encode:
-    """What makes rows of the job's texts."""
-    if job.task["kind"] == "classification":
-        return LabelEncoder(source, job.labels, job.max_tokens)
-    if job.task["kind"] == "tagging":
-        return TagEncoder(Words(source, job.max_tokens), job.labels)
-    if job.task["kind"] == "answering":
-        windows = Windows(source, job.max_tokens, job.task["stride"], job.task["max_question"])
-        return AnswerEncoder(windows, job.task["unanswerable"])
-    if job.task["kind"] in DOCUMENTS:
-        return document_encoder(job.task["kind"], source, job.max_tokens)
-    habits = None if job.habits is None else Habits(**job.habits)
-    return PairEncoder(source, target, job.max_tokens, job.long, job.whole, habits)
-
-
-def work(job: Job, source: Tokenizer, target: Tokenizer, tick: Callable[[int], None]) -> None:
-    """Do a job; `tick` hears how many examples of it are done."""
+def work(job: Job, recipe: Recipe, assets: Assets, tick: Callable[[int], None]) -> None:
+    """Do a job; `tick` is called with the number of examples done."""
     counts: Counter[str] = Counter()
-    folder, done, encode = Path(job.folder), 0, encoder(job, source, target)
+    folder, done = Path(job.folder), 0
+    encode = recipe.task.encoder(Context(recipe, assets, keep_all=job.name != "train"))
     with job.file("tokens").open("wb") as tokens, job.file("lengths").open("wb") as lengths:
-        for first, last in pairwise(job.places):
-            rows = encode(*read_texts(folder, job.name, first, last))
+        for first, last in pairwise(job.blocks):
+            rows = encode(read_block(folder, job.name, first, last, recipe.task.Example))
             lengths.write(rows.lengths.astype(np.int32).tobytes())
             tokens.write(rows.flat.astype(job.dtype).tobytes())
             counts.update(rows.counts)
@@ -85,10 +70,10 @@ def work(job: Job, source: Tokenizer, target: Tokenizer, tick: Callable[[int], N
     job.file("counts").write_text(json.dumps(counts), encoding="utf-8")
 
 
-def tokenise(jobs: list[Job], tokenizers: tuple[Tokenizer, Tokenizer], tick: Callable[[int], None]) -> Counter[str]:
+def tokenise(jobs: list[Job], recipe: Recipe, assets: Assets, tick: Callable[[int], None]) -> Counter[str]:
     """Do the jobs of a split, each in a process of its own if there are several; join what they wrote."""
     if len(jobs) == 1:
-        work(jobs[0], *tokenizers, tick)
+        work(jobs[0], recipe, assets, tick)
     else:
         _in_processes(jobs, tick)
     counts: Counter[str] = Counter()
@@ -153,20 +138,21 @@ def _listen(worker: subprocess.Popen[str], number: int, heard: SimpleQueue[tuple
 
 
 def main(name: str) -> None:
-    """Do the job in a file, and write to standard output how far it is."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it hears Ctrl-C too, and ends it
+    """Do the job in a file, and write to standard output how many examples are done."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one gets Ctrl-C too, and ends it
     path = Path(name)
     values = json.loads(path.read_text(encoding="utf-8"))
-    job = Job(**values | {"places": [(pairs, size) for pairs, size in values["places"]]})
-    source = Tokenizer.load(path.parent / "source.json", job.complete)
-    other = path.parent / "target.json"
-    target = Tokenizer.load(other, job.complete) if other.exists() else source
+    job = Job(**values | {"blocks": [(examples, size) for examples, size in values["blocks"]]})
+    for module in job.modules:
+        import_module(module)
+    special = None if job.special_tokens is None else SpecialTokens(**job.special_tokens)
+    assets = Assets(read_tokenizers(path.parent, job.complete), job.labels, special)
 
     def tick(done: int) -> None:
         sys.stdout.write(f"{done}\n")
         sys.stdout.flush()
 
     try:
-        work(job, source, target, tick)
+        work(job, make_recipe(tomllib.loads(job.recipe)), assets, tick)
     except OSError as error:
         sys.exit(f"glassformer: {error.filename or path.parent}: {error.strerror}")

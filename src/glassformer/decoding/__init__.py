@@ -1,27 +1,14 @@
-"""Decoding: from a model to its output, one token at a time, for every model that can `start` and `step`."""
+"""Decoding: greedy, sampling and beam search for every model that has `start` and `step`."""
 
-from glassformer.decoding.beam import beam_search
-from glassformer.decoding.limits import Limits
-from glassformer.decoding.protocol import Generator, Hypothesis, State
-from glassformer.decoding.sampling import Sampler
-from glassformer.decoding.stepwise import Written, collect, greedy, most_likely, sample, stream
-from glassformer.decoding.tree import BeamTree, BeamTrees, Fate, Node
-
-__all__ = [
-    "BeamTree",
-    "BeamTrees",
-    "Fate",
-    "Generator",
-    "Hypothesis",
-    "Limits",
-    "Node",
-    "Sampler",
-    "State",
-    "Written",
-    "beam_search",
-    "collect",
-    "greedy",
-    "most_likely",
-    "sample",
-    "stream",
-]
+from glassformer.decoding.beam import beam_search as beam_search
+from glassformer.decoding.limits import Limits as Limits
+from glassformer.decoding.protocol import Generator as Generator
+from glassformer.decoding.protocol import Hypothesis as Hypothesis
+from glassformer.decoding.sampling import Sampler as Sampler
+from glassformer.decoding.stepwise import Written as Written
+from glassformer.decoding.stepwise import collect as collect
+from glassformer.decoding.stepwise import greedy as greedy
+from glassformer.decoding.stepwise import most_likely as most_likely
+from glassformer.decoding.stepwise import sample as sample
+from glassformer.decoding.stepwise import stream as stream
+from glassformer.decoding.tree import BeamTrees as BeamTrees

@@ -1,15 +1,15 @@
-"""Beam search: keep the k best beginnings, extend each, keep the k best again.
+"""Beam search: extend the k best partial outputs (beams) by one token, keep the k best, and repeat.
 
-An output with tokens y₁ … yₙ (the end counted) has the score
+An output with tokens y₁ … yₙ (the end token included) has the score
 
     score(y) = Σ log p(yᵢ | y₁ … yᵢ₋₁, source) / n^α
 
 where α is the length penalty: 0 ranks by probability, which favours short outputs; 1 by the average per token.
-At each step the 2k likeliest continuations of a sentence's k beams are looked at. Those that end, and are among the
-k likeliest, are finished; the k likeliest others go on.
+Each step considers the 2k most likely continuations of a sentence's k beams. Those that end, and are among the k most
+likely, are finished outputs; the k most likely others are the next beams.
 
-A sentence stops when nothing can change its answer: log-probabilities only fall, so no continuation of a beam with
-log-probability s can ever score above s / L^α, L being the longest length allowed (the next length where α < 0).
+The search of a sentence stops when its result cannot change: log-probabilities only fall, so no continuation of a beam
+with log-probability s can score above s / L^α, where L is the maximum length (the next length if α < 0).
 
 B sentences, k beams, C candidates, V vocabulary, t length so far
 """
@@ -34,14 +34,14 @@ from glassformer.errors import ConfigurationError, InputError
 class Paths:
     """Partial outputs, best first: B sentences with k each."""
 
-    scores: Tensor  # (B, k): the sum of log-probabilities; -inf: no path here
+    scores: Tensor  # (B, k): the sum of log-probabilities; -inf: no path
     tokens: Tensor  # (B, k, t)
     log_probabilities: Tensor  # (B, k, t)
-    parents: Tensor  # (B, k): the beam of the step before that each one extends
+    parents: Tensor  # (B, k): the beam of the previous step that each path extends
 
     @classmethod
     def empty(cls, sentences: int, device: torch.device) -> Paths:
-        """One path of no tokens for each sentence."""
+        """One path without tokens for each sentence."""
         none = torch.zeros(sentences, 1, 0, device=device)
         start = torch.zeros(sentences, 1, device=device)
         return cls(start, none.long(), none, start.long())
@@ -60,7 +60,7 @@ class Paths:
         )
 
     def select(self, ranks: Tensor) -> Paths:
-        """Some of each sentence's paths, (B, k')."""
+        """The paths of each sentence at some ranks, (B, k')."""
         return Paths(
             self.scores.gather(1, ranks),
             _at(self.tokens, ranks),
@@ -69,19 +69,19 @@ class Paths:
         )
 
     def of(self, sentences: Tensor | int) -> Paths:
-        """The paths of some sentences, or (without the first dimension) of one."""
+        """The paths of some sentences, or of one sentence (then without the first dimension)."""
         return Paths(*(x[sentences] for x in (self.scores, self.tokens, self.log_probabilities, self.parents)))
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """What one step looked at, for those who watch: the candidates, and what became of each."""
+    """One step of the search, for `watch`: the candidates, and which were finished, kept or pruned."""
 
     sentences: list[int]
     candidates: Paths  # (B, C)
-    finished: Tensor  # (B, C): became an output
-    kept: Tensor  # (B, C): goes on
-    beams: Tensor  # (B, k): the rank of the candidate that each beam goes on with
+    finished: Tensor  # (B, C): is a finished output
+    kept: Tensor  # (B, C): is a beam of the next step
+    beams: Tensor  # (B, k): the rank of the candidate that each next beam is
     length_penalty: float
 
 
@@ -90,7 +90,7 @@ def length_penalised(log_probability: float, length: int, alpha: float) -> float
     return log_probability / math.pow(length, alpha)
 
 
-class Answers:
+class BestHypotheses:
     """The best finished outputs of one sentence so far, best first."""
 
     def __init__(self, best: int, limits: Limits, alpha: float) -> None:
@@ -98,7 +98,7 @@ class Answers:
         self.hypotheses: list[Hypothesis] = []
 
     def add(self, tokens: list[int], log_probabilities: list[float], log_probability: float) -> None:
-        """Compare one more output with those before it."""
+        """Add an output if it is among the best."""
         finished = tokens[-1] == self.limits.end
         score = length_penalised(log_probability, len(tokens), self.alpha)
         written = tokens[:-1] if finished else tokens
@@ -110,7 +110,7 @@ class Answers:
         del self.hypotheses[self.best :]
 
     def settled(self, log_probability: float, length: int) -> bool:
-        """Whether no beam of at most this log-probability and at least this length can still change the answer."""
+        """Whether no beam with at most this log-probability and at least this length can change the result."""
         if log_probability == -math.inf:
             return True
         reach = self.limits.max_length if self.alpha > 0 else length + 1
@@ -129,10 +129,10 @@ def beam_search(
     prefix: Prefix | None = None,
     watch: Callable[[Expansion], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `best` outputs of each sentence, best first, as found by `width` beams.
+    """The `best` outputs of each sentence, best first, found with `width` beams; fewer if fewer exist.
 
-    There are fewer where fewer exist. Outputs cut off at `max_length` compete like the others, with `finished=False`.
-    `watch` is shown every expansion: pass a `BeamTrees` to keep the whole search tree.
+    Outputs that reach `max_length` without the end token are ranked like the others and have `finished=False`.
+    `watch` gets every expansion: pass a `BeamTrees` to keep the whole search tree.
     """
     if width < 1:
         raise ConfigurationError(f"the beam width must be at least 1, not {width}")
@@ -143,31 +143,31 @@ def beam_search(
     source = first_of(inputs)
     with evaluating(parts_of(model)):
         state = model.start(*inputs)
-        answers = [Answers(best, limits, length_penalty) for _ in source]
-        score = Scorer(limits, prefix, len(answers))
-        sentences = list(range(len(answers)))
-        paths = Paths.empty(len(answers), source.device)
-        tokens = first_tokens(state, limits.start, len(answers), source.device)
+        found = [BestHypotheses(best, limits, length_penalty) for _ in source]
+        score = Scorer(limits, prefix, len(found))
+        sentences = list(range(len(found)))
+        paths = Paths.empty(len(found), source.device)
+        tokens = first_tokens(state, limits.start, len(found), source.device)
         for length in range(1, limits.max_length + 1):
             logits, state = model.step(state, tokens)
             if width > logits.shape[-1]:
-                raise ConfigurationError(f"the beam width {width} is above the vocabulary of {logits.shape[-1]} tokens")
+                raise ConfigurationError(f"the beam width {width} is above the vocabulary size {logits.shape[-1]}")
             candidates = paths.extend(score(logits, length - 1, sentences), 2 * width)
             closing = candidates.tokens[:, :, -1] == limits.end
             if length == limits.max_length:
                 closing = torch.ones_like(closing)
             finished = closing & candidates.scores.isfinite()
             finished[:, width:] = False
-            _finish(candidates, finished, [answers[sentence] for sentence in sentences])
-            going = candidates.scores.masked_fill(closing, -torch.inf)
-            scores, beams = going.topk(min(width, going.shape[1]), dim=-1)  # (B, k)
+            _finish(candidates, finished, [found[sentence] for sentence in sentences])
+            unfinished = candidates.scores.masked_fill(closing, -torch.inf)
+            scores, beams = unfinished.topk(min(width, unfinished.shape[1]), dim=-1)  # (B, k)
             if watch is not None:
                 kept = torch.zeros_like(closing).scatter(1, beams, scores.isfinite())
                 watch(Expansion(sentences, candidates, finished, kept, beams, length_penalty))
             paths = candidates.select(beams)
-            paths.scores = scores  # a path that has ended is no longer one
+            paths.scores = scores  # -inf for paths that have ended
             highest = scores[:, 0].tolist()
-            open_rows = [row for row, s in enumerate(sentences) if not answers[s].settled(highest[row], length)]
+            open_rows = [row for row, s in enumerate(sentences) if not found[s].settled(highest[row], length)]
             if not open_rows:
                 break
             rows = None
@@ -176,16 +176,16 @@ def beam_search(
                 paths, sentences = paths.of(rows), [sentences[row] for row in open_rows]
             state.select(paths.parents, rows)
             tokens = paths.tokens[:, :, -1]  # (B, k)
-    for sentence, answer in enumerate(answers):
-        if not answer.hypotheses:
-            raise InputError(f"the model gives none of the outputs that sentence {sentence} may have a probability")
-    return [answer.hypotheses for answer in answers]
+    for sentence, outputs in enumerate(found):
+        if not outputs.hypotheses:
+            raise InputError(f"sentence {sentence}: every allowed output has probability 0")
+    return [outputs.hypotheses for outputs in found]
 
 
-def _finish(candidates: Paths, finished: Tensor, answers: list[Answers]) -> None:
-    """Hand each finished candidate to its sentence's answers."""
+def _finish(candidates: Paths, finished: Tensor, found: list[BestHypotheses]) -> None:
+    """Add each finished candidate to the hypotheses of its sentence."""
     for row, rank in finished.nonzero().tolist():
-        answers[row].add(
+        found[row].add(
             candidates.tokens[row, rank].tolist(),
             candidates.log_probabilities[row, rank].tolist(),
             candidates.scores[row, rank].item(),

@@ -1,4 +1,4 @@
-"""What a model must be able to do to be decoded, and what decoding gives back.
+"""The interfaces of decoding: what a model must provide, and what a search returns.
 
 B sentences, k beams, V vocabulary
 """
@@ -16,32 +16,28 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 
 
-class State(Protocol):
-    """What a model remembers between steps."""
-
-    def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
-        """Go on with some beams (B', k') of some sentences (B'), or of all sentences where that is None."""
-        ...
-
-
 class Generator(Protocol):
-    """Anything that writes one token after another, for k beams of each of B sentences at once."""
+    """A model that generates one token after another, for k beams of each of B sentences.
+
+    Its state is what it keeps between steps, such as a key-value cache. `state.select(beams, sentences)` keeps only
+    these beams (B', k') of these sentences (B'); None: of all sentences.
+    """
 
     def start(self, *inputs: Any) -> Any:
-        """Read the inputs, and be ready to write: the state before the first token."""
+        """Read the inputs and return the state before the first token."""
         ...
 
     def step(self, state: Any, tokens: Tensor) -> tuple[Tensor, Any]:
-        """Logits (B, k, V) of the token after `tokens` (B, k), and the state to go on with."""
+        """Logits (B, k, V) of the token after `tokens` (B, k), and the next state."""
         ...
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One output: its tokens (without start and end), and how likely the model finds them.
+    """One output: its tokens without start and end token, and their log-probabilities.
 
-    `log_probabilities` has one number a token, and one for the end where it was reached (`finished`);
-    `log_probability` is their sum. `score` is what the search ranked by: that sum under its length penalty.
+    `log_probabilities` has one number per token, and one for the end token if the output is `finished`;
+    `log_probability` is their sum. `score` is the sum with the length penalty, by which the search ranks.
     """
 
     tokens: list[int]
@@ -52,36 +48,36 @@ class Hypothesis:
 
 
 def first_of(inputs: tuple[Any, ...]) -> Tensor:
-    """The first of a model's inputs: it has a row for each sentence."""
+    """The first input of a model: it has one row for each sentence."""
     if not inputs or not isinstance(inputs[0], Tensor):
-        found = f"but the first one is a {type(inputs[0]).__name__}" if inputs else "but there are none"
-        raise InputError(f"decoding needs the model's inputs as tensors, the source first, {found}")
+        found = f"the first one is a {type(inputs[0]).__name__}" if inputs else "there are none"
+        raise InputError(f"decoding needs the model's inputs as tensors, the source first, but {found}")
     return inputs[0]
 
 
 def first_tokens(state: Any, start: int | None, sentences: int, device: torch.device) -> Tensor:
-    """What the first step reads, (B, 1): the last token of a prompt (`state.first`), or else the start token."""
-    begun: Tensor | None = getattr(state, "first", None)
-    if begun is not None:
-        return begun
+    """The input of the first step, (B, 1): the last token of the prompt (`state.first`), or the start token."""
+    prompt_end: Tensor | None = getattr(state, "first", None)
+    if prompt_end is not None:
+        return prompt_end
     if start is None:
-        raise ConfigurationError("this model reads no prompt: its limits need a start token")
+        raise ConfigurationError("this model has no prompt: Limits.start must be a token id, not None")
     return torch.full((sentences, 1), start, device=device)
 
 
 def parts_of(model: Any) -> list[nn.Module]:
-    """All parts of a model; none where it is not made of them."""
+    """All modules of a model; an empty list if it is not an nn.Module."""
     return list(model.modules()) if isinstance(model, nn.Module) else []
 
 
 @contextmanager
 def evaluating(parts: list[nn.Module]) -> Iterator[None]:
-    """Dropout off while decoding; the parts that were in training go back to it afterwards."""
-    learning = [part for part in parts if part.training]
-    for part in learning:
+    """Set modules to evaluation mode; those that were in training mode return to it afterwards."""
+    training = [part for part in parts if part.training]
+    for part in training:
         part.training = False
     try:
         yield
     finally:
-        for part in learning:
+        for part in training:
             part.training = True

@@ -1,4 +1,4 @@
-"""Sampling: draw the next token by its probability, from all tokens or from the likely ones only.
+"""Sampling: draw the next token by its probability, from all tokens or only from the most likely ones.
 
 B sentences, V vocabulary, N tokens that may be drawn
 """
@@ -16,15 +16,15 @@ from glassformer.errors import ConfigurationError, InputError
 
 
 class Sampler:
-    """Draws tokens, each sentence with its own random numbers, so that its batch mates change nothing.
+    """Draws tokens. Each sentence has its own random numbers, so that the other sentences of a batch have no effect.
 
-    temperature   log-probabilities are divided by it: below 1 surer, above 1 wilder
-    top_k         only the k likeliest tokens
-    top_p         only the fewest tokens that together have probability p (of what top_k left)
-    min_p         only tokens with at least p times the probability of the likeliest
-    seed          one number a sentence, or one for all: each then gets random numbers of its own by its place
+    temperature   divides the log-probabilities: below 1 the distribution is sharper, above 1 flatter
+    top_k         only the k most likely tokens
+    top_p         only the smallest set of tokens that together have probability p (after top_k)
+    min_p         only tokens with at least p times the probability of the most likely one
+    seed          one number per sentence, or one number from which each sentence gets its own by its index
 
-    A sampler goes on with its random numbers from call to call: to repeat an output, make a new one.
+    A sampler continues its random numbers from call to call: to repeat an output, create a new sampler.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Sampler:
     ) -> None:
         if not 0 < temperature < math.inf:
             raise ConfigurationError(
-                f"temperature must be above 0, not {temperature}: for no randomness use greedy decoding"
+                f"temperature must be above 0, not {temperature}: use greedy decoding for an output without randomness"
             )
         if top_k is not None and top_k < 1:
             raise ConfigurationError(f"top_k must be at least 1, not {top_k}")
@@ -49,18 +49,17 @@ class Sampler:
         self._random: dict[int, random.Random] = {}
 
     def __call__(self, scores: Tensor, sentences: Sequence[int]) -> Tensor:
-        """Log-probabilities (B, V) of these sentences to one drawn token each, (B)."""
+        """Draw one token (B) for each of these sentences from log-probabilities (B, V)."""
         probabilities, tokens = self.likely(scores)  # (B, N) each
         cumulative = probabilities.cumsum(dim=-1)
-        draws = torch.tensor(
-            [self._draw(sentence) for sentence in sentences], dtype=torch.float64, device=scores.device
-        )
+        numbers = [self._draw(sentence) for sentence in sentences]
+        draws = torch.tensor(numbers, dtype=torch.float64, device=scores.device)
         drawn = torch.searchsorted(cumulative, draws[:, None] * cumulative[:, -1:], right=True)  # (B, 1)
-        last = (probabilities > 0).sum(dim=-1, keepdim=True) - 1  # rounding must not draw what has no probability
+        last = (probabilities > 0).sum(dim=-1, keepdim=True) - 1  # rounding could draw a token of probability 0
         return tokens.gather(1, drawn.minimum(last).clamp(min=0))[:, 0]
 
     def likely(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """The tokens that may be drawn, likeliest first, and their probabilities (0 for those left out), (B, N)."""
+        """The probabilities (0 for tokens that may not be drawn), highest first, and their tokens, (B, N) each."""
         count = scores.shape[-1] if self.top_k is None else min(self.top_k, scores.shape[-1])
         kept, tokens = scores.topk(count, dim=-1)
         probabilities = ((kept - kept[:, :1]).double() / self.temperature).softmax(dim=-1)
@@ -76,8 +75,8 @@ class Sampler:
         if sentence not in self._random:
             if isinstance(self.seed, Sequence) and sentence >= len(self.seed):
                 raise InputError(
-                    f"there are {len(self.seed)} seeds, but a sentence number {sentence}: give one seed each"
+                    f"there are {len(self.seed)} seeds, but there is a sentence {sentence}: expected one seed each"
                 )
             own = self.seed[sentence] if isinstance(self.seed, Sequence) else f"{self.seed} {sentence}"
-            self._random[sentence] = random.Random(str(own))  # as text: as a number, -1 would be 1
+            self._random[sentence] = random.Random(str(own))  # as text: the numbers -1 and 1 would give the same
         return self._random[sentence].random()

@@ -1,4 +1,4 @@
-"""Append the predicted word and go on: greedy decoding, sampling, and their tokens as they come.
+"""Stepwise decoding: greedy and sampling append one token at a time; `stream` yields tokens as they are chosen.
 
 B sentences, V vocabulary
 """
@@ -23,7 +23,7 @@ Choose = Callable[[Tensor, Sequence[int]], Tensor]  # log-probabilities (B, V) o
 
 @dataclass(frozen=True)
 class Written:
-    """One token of one sentence, as it is written; the last one of a finished sentence is the end token."""
+    """One generated token of one sentence; the last token of a finished sentence is the end token."""
 
     sentence: int
     token: int
@@ -39,9 +39,9 @@ def most_likely(scores: Tensor, sentences: Sequence[int]) -> Tensor:
 def stream(
     model: Generator, *inputs: Any, limits: Limits, choose: Choose = most_likely, prefix: Prefix | None = None
 ) -> Iterator[Written]:
-    """Yield each token as soon as it is chosen, sentence after sentence, step after step.
+    """Yield each token as soon as it is chosen: in each step, one token of every unfinished sentence.
 
-    `choose` is `most_likely` or a `Sampler`. A sentence that reaches its end leaves the batch.
+    `choose` is `most_likely` or a `Sampler`. A finished sentence is removed from the batch.
     """
     source, parts = first_of(inputs), parts_of(model)
     with evaluating(parts):
@@ -57,20 +57,20 @@ def stream(
         written = chosen.tolist()
         for event in zip(sentences, written, scores.gather(1, chosen[:, None])[:, 0].tolist(), strict=True):
             if not math.isfinite(event[2]):
-                raise InputError(f"the model gives no token that may follow in sentence {event[0]} a probability")
+                raise InputError(f"sentence {event[0]}: every allowed next token has probability 0")
             yield Written(*event)
-        going = [row for row, token in enumerate(written) if token != limits.end]
-        if not going:
+        unfinished = [row for row, token in enumerate(written) if token != limits.end]
+        if not unfinished:
             return
-        if len(going) < len(sentences):
-            rows = torch.tensor(going, device=chosen.device)
+        if len(unfinished) < len(sentences):
+            rows = torch.tensor(unfinished, device=chosen.device)
             state.select(torch.zeros_like(rows)[:, None], rows)
-            chosen, sentences = chosen[rows], [sentences[row] for row in going]
+            chosen, sentences = chosen[rows], [sentences[row] for row in unfinished]
         tokens = chosen[:, None]  # (B, 1)
 
 
 def greedy(model: Generator, *inputs: Any, limits: Limits, prefix: Prefix | None = None) -> list[Hypothesis]:
-    """The most likely token at each step: one output a sentence."""
+    """One output per sentence: the most likely token at each step."""
     return collect(stream(model, *inputs, limits=limits, prefix=prefix), len(first_of(inputs)), limits.end)
 
 
@@ -85,10 +85,9 @@ def sample(
     seed: int | Sequence[int] = 0,
     prefix: Prefix | None = None,
 ) -> list[Hypothesis]:
-    """A token drawn at random at each step, by the model's probabilities: one output a sentence.
+    """One output per sentence: a token drawn by the model's probabilities at each step.
 
-    `Sampler` says what the options mean. One seed a sentence gives each the same output in
-    any company.
+    `Sampler` explains the options. With one seed per sentence, an output does not depend on the rest of the batch.
     """
     choose = Sampler(temperature, top_k, top_p, min_p, seed)
     events = stream(model, *inputs, limits=limits, choose=choose, prefix=prefix)
@@ -96,7 +95,7 @@ def sample(
 
 
 def collect(events: Iterable[Written], sentences: int, end: int) -> list[Hypothesis]:
-    """The stream's events, as one hypothesis a sentence."""
+    """One hypothesis per sentence from the events of `stream`."""
     tokens: list[list[int]] = [[] for _ in range(sentences)]
     scores: list[list[float]] = [[] for _ in range(sentences)]
     for event in events:

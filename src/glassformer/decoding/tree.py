@@ -1,4 +1,4 @@
-"""The tree of a beam search: every continuation it looked at, and what became of it.
+"""The tree of a beam search: every candidate that it considered, and whether it was kept, pruned or finished.
 
 C candidates, t length so far
 """
@@ -14,7 +14,7 @@ from glassformer.decoding.beam import Expansion, length_penalised
 
 
 class Fate(StrEnum):
-    """What became of a continuation."""
+    """Whether a candidate was kept, pruned or finished."""
 
     KEPT = "kept"
     PRUNED = "pruned"
@@ -23,13 +23,13 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class Node:
-    """One continuation: a token after its parent's, and the scores of the path that it ends.
+    """One candidate: a token after its parent node, and the scores of the path to it.
 
-    `log_probability` is the token's own, `total` the path's, `score` the total under the length penalty.
+    `log_probability` belongs to the token, `total` to the path; `score` is the total with the length penalty.
     """
 
     number: int
-    parent: int  # the number of the node before it; -1: the start
+    parent: int  # the number of the parent node; -1: the start
     length: int
     token: int
     log_probability: float
@@ -40,10 +40,10 @@ class Node:
 
 @dataclass
 class BeamTree:
-    """The search tree of one sentence, in the order in which it grew, best first within a step."""
+    """The search tree of one sentence: nodes in the order of the steps, best first within a step."""
 
     nodes: list[Node] = field(default_factory=list)
-    beams: list[int] = field(default_factory=lambda: [-1])  # the node that each running beam has reached
+    beams: list[int] = field(default_factory=lambda: [-1])  # the last node of each beam
 
     def path(self, node: Node) -> list[int]:
         """The tokens from the start to a node."""
@@ -55,9 +55,9 @@ class BeamTree:
 
 
 class BeamTrees:
-    """Watches a beam search, and keeps the tree of each sentence: `beam_search(…, watch=trees)`, then `trees[0]`.
+    """Records the tree of each sentence in a beam search: `beam_search(…, watch=trees)`, then `trees[0]`.
 
-    A second search begins anew.
+    A second search replaces the trees.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class BeamTrees:
         return len(self._trees)
 
     def __call__(self, step: Expansion) -> None:
-        """Add what one step of the search looked at."""
+        """Add one step of the search."""
         if step.candidates.tokens.shape[-1] == 1:  # the first step of a search
             self._trees.clear()
         for row, sentence in enumerate(step.sentences):
@@ -91,7 +91,7 @@ class BeamTrees:
         numbers: list[int] = []  # of the candidates, by rank
         for fate, parent, token, log_probability, total in zip(fates, *(x.tolist() for x in columns), strict=True):
             numbers.append(len(tree.nodes))
-            if total == -math.inf:  # not a continuation, only a row of the table with nothing in it
+            if total == -math.inf:  # an empty row of the table, not a candidate
                 continue
             score = length_penalised(total, length, step.length_penalty)
             node = Node(numbers[-1], tree.beams[parent], length, token, log_probability, total, score, fate)

@@ -1,6 +1,6 @@
-"""The baseline: what counting words does, without any network. A classifier worth its weights does better.
+"""The baseline: a classifier that counts words, without a neural network. A useful model is better than it.
 
-Each text is a vector of its words, each weighed by how rare it is (TF-IDF); logistic regression draws the borders.
+Each text is a vector of word counts, weighted by how rare each word is (TF-IDF); logistic regression classifies it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from glassformer.errors import ConfigurationError, InputError
 from glassformer.evaluation.classes import ClassScores, class_scores
 
 BASELINE = "TF-IDF + logistic regression"
-WORDS = 50_000  # different words that are counted, the most frequent ones
-LABELS = 200  # beyond which it takes longer than it is worth
+WORDS = 50_000  # the size of the vocabulary: the most frequent words
+LABELS = 200  # with more labels, fitting takes too long
 Examples = Sequence[tuple[str, str]]
 
 
 def baseline(train: Examples, test: Examples, labels: list[str]) -> ClassScores:
-    """How the baseline, taught with some examples, does on others; where that cannot be told, an error says why."""
+    """Fit the baseline on `train` and score it on `test`; an error says why if this is impossible."""
     if find_spec("sklearn") is None:
         raise ConfigurationError(f"{BASELINE} needs scikit-learn: pip install 'glassformer[tasks]'")
     if not train or not test:
-        raise InputError(f"{BASELINE} has no texts to {'be measured with' if train else 'learn from'}")
+        raise InputError(f"{BASELINE} has no {'test' if train else 'training'} texts")
     if len(labels) > LABELS:
-        raise InputError(f"{BASELINE} would take too long with {len(labels):,} labels: {LABELS} are the most")
+        raise InputError(f"{BASELINE} takes too long with {len(labels):,} labels: the maximum is {LABELS}")
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -35,6 +35,6 @@ def baseline(train: Examples, test: Examples, labels: list[str]) -> ClassScores:
     try:
         model.fit([text for text, _ in train], [numbers[label] for _, label in train])
     except ValueError:
-        raise InputError(f"{BASELINE} has nothing to learn: no text has a word, or all have one label") from None
-    said = model.predict([text for text, _ in test])
-    return class_scores(said.tolist(), [numbers[label] for _, label in test], len(labels))
+        raise InputError(f"{BASELINE} cannot be fitted: no text has a word, or all texts have the same label") from None
+    predicted = model.predict([text for text, _ in test])
+    return class_scores(predicted.tolist(), [numbers[label] for _, label in test], len(labels))

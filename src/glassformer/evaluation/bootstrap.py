@@ -1,8 +1,8 @@
-"""The bootstrap: how sure a score is, and whether one system's is really better than another's.
+"""The bootstrap: confidence intervals of scores, and a paired test whether two systems differ.
 
-The examples are drawn again, with replacement, as many as there are, a thousand times; the scores of these samples
-spread as those of other test sets would. All systems are scored on the same samples, so that an example that is hard
-for all of them says nothing for or against one.
+A thousand samples of the test set are drawn with replacement, each as large as the test set; their scores vary as those
+of other test sets would. All systems are scored on the same samples, so that examples that are hard for all systems
+do not affect the comparison.
 
 S samples, N examples
 """
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from glassformer.errors import InputError
 
 SAMPLES = 1000
-SEED = 12345  # sacreBLEU's own
+SEED = 12345  # the default of sacreBLEU
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A score, between which two it is with 95 % confidence, and how likely chance alone makes such a difference.
+    """A score, its 95 % confidence interval, and the p-value of the paired test against the first system.
 
-    `p` is the paired test against the first system; the first has none.
+    `p` is None for the first system.
     """
 
     value: float
@@ -37,19 +37,19 @@ class Estimate:
 def paired_means(
     values: Sequence[Sequence[float]], weights: Sequence[Sequence[float]] | None = None, samples: int = SAMPLES
 ) -> list[Estimate]:
-    """Estimates of each system's mean over the same N examples: the sum of values by the sum of weights, usually 1.
+    """Estimates of each system's mean over the same N examples: Σ values / Σ weights; by default all weights are 1.
 
-    p is the share of samples in which the difference from the first system strays from the measured one by more than
-    that is from 0.
+    p is the fraction of samples in which the difference from the first system deviates from the measured difference by
+    at least the size of the measured difference.
     """
     table = np.asarray(values, np.float64)  # (systems, N)
     if table.ndim != 2 or not table.size:
-        raise InputError("there is nothing to compare: every system needs a value for each of the same examples")
-    heavy = np.ones_like(table) if weights is None else np.asarray(weights, np.float64)
+        raise InputError("there is nothing to compare: every system needs one value for each example")
+    weight = np.ones_like(table) if weights is None else np.asarray(weights, np.float64)
     count = table.shape[1]
     drawn = np.random.default_rng(SEED).multinomial(count, np.full(count, 1 / count), size=samples)  # (S, N)
-    measured = table.sum(axis=1) / heavy.sum(axis=1)
-    spread = (drawn @ table.T) / np.maximum(drawn @ heavy.T, 1e-300)  # (S, systems)
+    measured = table.sum(axis=1) / weight.sum(axis=1)
+    spread = (drawn @ table.T) / np.maximum(drawn @ weight.T, 1e-300)  # (S, systems)
     low, high = np.percentile(spread, [2.5, 97.5], axis=0)
     return [
         Estimate(float(measured[i]), float(low[i]), float(high[i]), _p(measured, spread, i) if i else None)
@@ -59,8 +59,8 @@ def paired_means(
 
 def _p(measured: NDArray[np.float64], spread: NDArray[np.float64], system: int) -> float:
     difference = measured[system] - measured[0]
-    strayed = np.abs(spread[:, system] - spread[:, 0] - difference)
-    return float((1 + (strayed >= abs(difference)).sum()) / (1 + len(spread)))
+    deviation = np.abs(spread[:, system] - spread[:, 0] - difference)
+    return float((1 + (deviation >= abs(difference)).sum()) / (1 + len(spread)))
 
 
 def paired_bleu(
@@ -68,14 +68,14 @@ def paired_bleu(
 ) -> tuple[list[Estimate], str]:
     """Estimates of each system's BLEU on the same references by sacreBLEU's paired bootstrap, and its signature.
 
-    Of outputs that are the first system's own, sacreBLEU would say p = 1 / 1001, because it counts samples in which the
-    difference strays by more than none; here p is 1 then.
+    For a system with the same outputs as the first, sacreBLEU returns p = 1 / 1001, because it counts samples whose
+    difference deviates by more than 0; this function returns p = 1.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.significance import PairedTest
 
     if len(outputs) < 2 or any(len(each) != len(references) for each in outputs) or not references:
-        raise InputError("there is nothing to compare: two systems need an output for each of the same references")
+        raise InputError("there is nothing to compare: two or more systems need one output for each reference")
     systems: list[tuple[str, Sequence[str]]] = [(str(number), list(each)) for number, each in enumerate(outputs)]
     test = PairedTest(systems, {"BLEU": BLEU(force=True)}, [list(references)], test_type="bs", n_samples=samples)
     signatures, scores = test()

@@ -1,4 +1,7 @@
-"""Scores of outputs against references: BLEU and chrF by sacreBLEU with its signature, and exact match."""
+"""Scores of outputs against references: BLEU and chrF by sacreBLEU with its signature, exact match, and ROUGE.
+
+ROUGE by Google's library only sees words of the letters a to z and digits: for languages with other letters, use chrF.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glassformer.errors import InputError
+from glassformer.errors import ConfigurationError, InputError
+
+ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """How near outputs are to their references. BLEU and chrF run from 0 to 100, exact match from 0 to 1."""
+    """Similarity of outputs to their references. BLEU and chrF are from 0 to 100, exact match from 0 to 1."""
 
     bleu: float
     chrf: float
     exact: float
-    bleu_signature: str  # what another paper must have in common for its BLEU to be comparable
+    bleu_signature: str  # scores with the same signature can be compared
     chrf_signature: str
 
 
@@ -25,11 +30,8 @@ def score(outputs: Sequence[str], references: Sequence[str]) -> Scores:
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    if len(outputs) != len(references):
-        raise InputError(f"there are {len(outputs)} outputs but {len(references)} references")
-    if not outputs:
-        raise InputError("there is nothing to score: no output and no reference")
-    bleu, chrf = BLEU(force=True), CHRF()  # text with a space before its full stop is no reason to complain
+    _check(outputs, references)
+    bleu, chrf = BLEU(force=True), CHRF()  # no warning about tokenised text
     return Scores(
         bleu=bleu.corpus_score(list(outputs), [list(references)]).score,
         chrf=chrf.corpus_score(list(outputs), [list(references)]).score,
@@ -39,6 +41,41 @@ def score(outputs: Sequence[str], references: Sequence[str]) -> Scores:
     )
 
 
+@dataclass(frozen=True)
+class Rouge:
+    """The F1 of shared words, of shared pairs of words, and of the longest common sequence, from 0 to 100."""
+
+    rouge1: float
+    rouge2: float
+    rougeL: float  # noqa: N815  # the usual spelling
+
+
+def check_rouge() -> None:
+    """Raise an error if the library for ROUGE is not installed."""
+    try:
+        import rouge_score.rouge_scorer  # noqa: F401
+    except ImportError:
+        raise ConfigurationError("ROUGE needs rouge-score: pip install 'glassformer[tasks]'") from None
+
+
+def rouge(outputs: Sequence[str], references: Sequence[str]) -> Rouge:
+    """The mean over outputs with one reference each, without stemming."""
+    check_rouge()
+    from rouge_score.rouge_scorer import RougeScorer
+
+    _check(outputs, references)
+    scorer = RougeScorer(list(ROUGES))
+    found = [scorer.score(reference, output) for output, reference in zip(outputs, references, strict=True)]
+    return Rouge(*(100 * sum(each[name].fmeasure for each in found) / len(found) for name in ROUGES))
+
+
+def _check(outputs: Sequence[str], references: Sequence[str]) -> None:
+    if len(outputs) != len(references):
+        raise InputError(f"there are {len(outputs)} outputs but {len(references)} references")
+    if not outputs:
+        raise InputError("there is nothing to score: no outputs and no references")
+
+
 def perplexity(loss: float) -> float:
-    """e to the loss: how many equally likely tokens the model hesitates between."""
+    """e to the power of the loss: the number of equally likely tokens that would give the same loss."""
     return math.exp(min(loss, 700))

@@ -1,7 +1,7 @@
 """Experiments: what the lecture notes claim, each as a small thing to run, with a figure and a sentence of numbers.
 
-One file an experiment: `dot-product-variance` is `dot_product_variance.py`, and its `run(seed, progress, …)` gives a
-`Finding`. The numbers after `progress` are its sizes, so that a test can ask for less.
+One file an experiment: `dot-product-variance` is `dot_product_variance.py`, and its `run(trial, …)` returns a
+`Finding`. The numbers after `trial` are its sizes, so that a test can ask for less.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ class Experiment:
     claim: str
 
     def run(self, seed: int = 0, progress: Progress = silent, **sizes: Any) -> Finding:
-        """Try the claim; the caller's own random numbers go on as if nothing had been."""
+        """Try the claim; the caller's own random numbers stay as they are."""
         import torch
+
+        from glassformer.experiments.trial import Trial
 
         module = import_module(f"{__name__}.{self.name.replace('-', '_')}")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            found: Finding = module.run(seed, progress, **sizes)
+            found: Finding = module.run(Trial(seed, progress), **sizes)
         return found
 
 

@@ -11,62 +11,91 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from glassformer.experiments.finding import Finding, Progress, Row, silent
-from glassformer.experiments.learning import COUNTED, MODULUS, counting, learn, mean_loss
-from glassformer.experiments.small import Scheme, Small
-from glassformer.experiments.timing import quickest
+from glassformer.errors import InputError
+from glassformer.experiments.batches import COUNTED, MODULUS, counting
+from glassformer.experiments.charts import bars, line, log_ticks, panels
+from glassformer.experiments.finding import Finding, Row, Rows
+from glassformer.experiments.measures import quickest
+from glassformer.experiments.small import Small
+from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, GREEN, GREY, ORANGE, PINK
 from glassformer.models import DecoderOnly
-from glassformer.parts.norms import BatchNorm, LayerNorm, PaddingAware, RMSNorm
-from glassformer.parts.positions import Learned
-from glassformer.tasks import language_loss
-from glassformer.training.objective import Objective
+from glassformer.parts.checks import check_positive
+from glassformer.parts.norms import LayerNorm, RMSNorm
+from glassformer.parts.schemes import learned
+from glassformer.tasks.gathering import TokenBatch, token_loss
+from glassformer.tasks.objective import Objective
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-NAIVE, AWARE, LAYER, RMS = "batch", "batch, told of padding", "layer", "RMS"
-COLOURS = {NAIVE: ORANGE, AWARE: PINK, LAYER: BLUE, RMS: GREEN}
 PADDED = (3, 6, 12, 25, 50, 103)  # the notes: three words and a hundred zeros
 WIDTH = 32
 TIMED = (2048, 512)  # tokens and width
 ROUNDS = 30  # of the clock
 
 
-def run(
-    seed: int = 0,
-    progress: Progress = silent,
-    steps: int = 300,
-    batches: Sequence[int] = (1, 2, 4, 16),
-    new: int = 128,
-) -> Finding:
+class BatchNorm(nn.Module):
+    """Batch norm for sequences: statistics of each feature over all tokens of the batch.
+
+    Without `keep` it is naive: padding enters the statistics, so a sentence's result depends on how much its batch
+    mates were padded. With `keep` only real tokens count.
+    """
+
+    running_mean: Tensor
+    running_variance: Tensor
+
+    def __init__(self, width: int, epsilon: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        check_positive(width=width)
+        self.epsilon, self.momentum = epsilon, momentum
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.register_buffer("running_mean", torch.zeros(width))
+        self.register_buffer("running_variance", torch.ones(width))
+
+    def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
+        """The tokens (B, T, D), normalised over the batch in training, by running statistics otherwise.
+
+        `keep` (B or 1, T) is True where a token is real.
+        """
+        if self.training:
+            tokens = x.flatten(0, 1) if keep is None else x[keep.expand(x.shape[:2])]  # (N, D)
+            if len(tokens) < 2:
+                raise InputError(f"batch norm needs at least 2 tokens to train on, not {len(tokens)}")
+            mean, variance = tokens.mean(dim=0), tokens.var(dim=0, unbiased=False)
+            with torch.no_grad():
+                self.running_mean.lerp_(mean, self.momentum)
+                self.running_variance.lerp_(variance * len(tokens) / (len(tokens) - 1), self.momentum)
+        else:
+            mean, variance = self.running_mean, self.running_variance
+        return (x - mean) * torch.rsqrt(variance + self.epsilon) * self.weight + self.bias
+
+
+NAIVE, AWARE, LAYER, RMS = "batch", "batch, told of padding", "layer", "RMS"
+NORMS: dict[str, Callable[[int], nn.Module]] = {NAIVE: BatchNorm, AWARE: BatchNorm, LAYER: LayerNorm, RMS: RMSNorm}
+TRAINED = (AWARE, LAYER, RMS)  # on sequences without padding, where both batch norms are one
+COLOURS = {NAIVE: ORANGE, AWARE: PINK, LAYER: BLUE, RMS: GREEN}
+
+
+def run(trial: Trial, steps: int = 300, batches: Sequence[int] = (1, 2, 4, 16), new: int = 128) -> Finding:
     """More padding beside the same sentence; smaller batches in the same training; the clock."""
-    rows = [{"part": "padding", **row} for row in _padding(seed)]
-    norms: dict[str, Callable[[int], nn.Module]] = {
-        AWARE: lambda width: PaddingAware(BatchNorm(width)),
-        LAYER: LayerNorm,
-        RMS: RMSNorm,
-    }
+    rows = _padding(trial.seed)
     for count in batches:
-        for name, norm in norms.items():
-            torch.manual_seed(seed)
-            scheme = Scheme(embedding=Learned(COUNTED, WIDTH))
-            model = Small(MODULUS, WIDTH, scheme=scheme, norm=norm).language_model()
-            what = f"{name} norm, {count} a batch"
-            learn(model, partial(counting, count=count), language_loss, steps, 5e-3, seed, progress, what)
-            rows.append({"part": "batch", "norm": name, "batch": count, **_both_modes(model, count, new, seed)})
-    rows += [{"part": "time", **row} for row in _clock()]
-    worst = {
-        name: max(row["change"] for row in rows if row["part"] == "padding" and row["norm"] == name) for name in COLOURS
-    }
-    gaps = {(row["norm"], row["batch"]): row["use"] - row["training"] for row in rows if row["part"] == "batch"}
-    times = {(row["norm"], row["way"]): row["microseconds"] for row in rows if row["part"] == "time"}
+        drawn = [counting(np.random.default_rng([trial.seed, 2, number]), count) for number in range(new // count)]
+        for name in TRAINED:
+            small = Small(MODULUS, WIDTH, positions=learned, length=COUNTED, norm=NORMS[name])
+            model, draw = trial.begin(small.language_model), partial(counting, count=count)
+            trial.learn(f"{name} norm, {count} a batch", model, draw, token_loss, steps, 5e-3)
+            use, training = (_loss(model, drawn, training) for training in (False, True))
+            rows.append({"part": "batch", "norm": name, "batch": count, "use": use, "training": training})
+    rows += _clock()
+    worst = {name: max(rows.where(part="padding", norm=name).column("change")) for name in NORMS}
+    gaps = {(row["norm"], row["batch"]): row["use"] - row["training"] for row in rows.where(part="batch")}
+    times = rows.where(part="time").values("microseconds", by=("norm", "way"))
     few, many = min(batches), max(batches)
     facts = {
         "padding_batch": worst[NAIVE],
@@ -105,97 +134,70 @@ def run(
     )
 
 
-def _padding(seed: int) -> list[Row]:
+def _padding(seed: int) -> Rows:
     """How much the first of 8 sentences changes when the batch is padded more and more."""
-    dice = torch.Generator().manual_seed(seed)
-    spread = torch.rand(WIDTH, generator=dice) + 0.5
-    real = torch.randn(8, PADDED[0], WIDTH, generator=dice) * spread + torch.randn(WIDTH, generator=dice)  # (B, T, D)
-    rows: list[Row] = []
-    for name in COLOURS:
-        norm = {LAYER: LayerNorm, RMS: RMSNorm}.get(name, BatchNorm)(WIDTH).train()
-        first: Tensor | None = None
+    rng = torch.Generator().manual_seed(seed)
+    spread = torch.rand(WIDTH, generator=rng) + 0.5
+    real = torch.randn(8, PADDED[0], WIDTH, generator=rng) * spread + torch.randn(WIDTH, generator=rng)  # (B, T, D)
+    rows = Rows()
+    for name, make in NORMS.items():
+        norm, first = make(WIDTH), None
         for length in PADDED:
             x = nn.functional.pad(real, (0, 0, 0, length - PADDED[0]))  # (B, T, D)
             keep = (torch.arange(length) < PADDED[0])[None]
             y = (norm(x, keep) if name == AWARE else norm(x))[0, : PADDED[0]].detach()
             first = y if first is None else first
-            rows.append({"norm": name, "length": length, "change": ((y - first).norm() / first.norm()).item()})
+            change = ((y - first).norm() / first.norm()).item()
+            rows.append({"part": "padding", "norm": name, "length": length, "change": change})
     return rows
 
 
 @torch.no_grad()
-def _both_modes(model: DecoderOnly, count: int, new: int, seed: int) -> dict[str, float]:
-    """The loss of some new sequences in use, and in batches of `count` as in training."""
-    every = [counting(np.random.default_rng([seed, 2, number]), count) for number in range(new // count)]
-    answers = sum(batch.answers for batch in every)
-    use = sum(mean_loss(model, batch, language_loss) * batch.answers for batch in every) / answers
-    objective = Objective(model, loss=language_loss).train()
-    return {"use": use, "training": sum(objective(batch).item() for batch in every) / answers}
+def _loss(model: DecoderOnly, batches: list[TokenBatch], training: bool) -> float:
+    """The loss of some batches, as in training or as in use."""
+    objective = Objective(model, token_loss).train(training)
+    total: float = sum(objective(batch).item() for batch in batches)
+    return total / sum(batch.targets for batch in batches)
 
 
 @torch.no_grad()
 def _clock() -> list[Row]:
     """What a forward pass takes, in microseconds."""
     x = torch.randn(TIMED)  # (N, D)
-    layer, rms = LayerNorm(TIMED[1]), RMSNorm(TIMED[1])
-    ways: dict[tuple[str, str], Callable[[], Tensor]] = {
-        (LAYER, "kernel"): lambda: layer(x),
-        (RMS, "kernel"): lambda: rms(x),
-        (LAYER, "formula"): lambda: _layer_formula(x, layer),
-        (RMS, "formula"): lambda: _rms_formula(x, rms),
-    }
+    ways: dict[str, Callable[[nn.Module], Tensor]] = {"kernel": lambda norm: norm(x), "formula": partial(_formula, x)}
     return [
-        {"norm": name, "way": way, "microseconds": 1e6 * quickest(work, ROUNDS)[1]}
-        for (name, way), work in ways.items()
+        {"part": "time", "norm": name, "way": way, "microseconds": 1e6 * quickest(partial(work, norm), ROUNDS)[1]}
+        for way, work in ways.items()
+        for name, norm in ((LAYER, LayerNorm(TIMED[1])), (RMS, RMSNorm(TIMED[1])))
     ]
 
 
-def _layer_formula(x: Tensor, norm: LayerNorm) -> Tensor:
-    centred = x - x.mean(dim=-1, keepdim=True)
+def _formula(x: Tensor, norm: LayerNorm | RMSNorm) -> Tensor:
+    """A norm in the operations of its definition."""
+    centred = x - x.mean(dim=-1, keepdim=True) if isinstance(norm, LayerNorm) else x
     scaled = centred * torch.rsqrt(centred.square().mean(dim=-1, keepdim=True) + norm.epsilon) * norm.weight
-    return scaled if norm.bias is None else scaled + norm.bias
+    return scaled + norm.bias if isinstance(norm, LayerNorm) and norm.bias is not None else scaled
 
 
-def _rms_formula(x: Tensor, norm: RMSNorm) -> Tensor:
-    return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + norm.epsilon) * norm.weight
-
-
-def _draw(rows: list[Row], batches: Sequence[int]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.5, 3.6), layout="constrained")
-    padding, batch, time = figure.subplots(1, 3)
-    for (name, colour), marker, style in zip(COLOURS.items(), "sDo^", ("-", "-", "-", "--"), strict=True):
-        own = [row for row in rows if row["part"] == "padding" and row["norm"] == name]
-        changes = [row["change"] for row in own]
-        padding.plot([row["length"] for row in own], changes, style, color=colour, marker=marker, label=name)
-    padding.set(title="Padding changes a sentence", xlabel="length that 3 words are padded to", xscale="log")
+def _draw(rows: Rows, batches: Sequence[int]) -> Figure:
+    figure, (padding, batch, time) = panels(3, 10.5, 3.6)
+    for name, colour in COLOURS.items():
+        own = rows.where(part="padding", norm=name)
+        style = "--" if name == RMS else "-"  # so that the line under it is seen
+        line(padding, own.column("length"), own.column("change"), colour, name, linestyle=style)
+    log_ticks(padding, PADDED)
+    padding.set(title="Padding changes a sentence", xlabel="length that 3 words are padded to")
     padding.set(ylabel="change of its normalised numbers")
-    padding.set_xticks(PADDED, PADDED)
-    padding.minorticks_off()
-    padding.legend(title="norm")
-    for place, (name, colour) in enumerate((name, COLOURS[name]) for name in (AWARE, LAYER, RMS)):
-        own = [row for row in rows if row["part"] == "batch" and row["norm"] == name]
-        gaps = [row["use"] - row["training"] for row in own]
-        batch.bar([number + 0.27 * (place - 1) for number in range(len(own))], gaps, 0.25, color=colour, label=name)
+    trained = {name: rows.where(part="batch", norm=name) for name in TRAINED}
+    gaps = {name: [row["use"] - row["training"] for row in own] for name, own in trained.items()}
+    bars(batch, batches, gaps, COLOURS)
     batch.axhline(0, color=GREY, linewidth=0.8)
-    batch.set(
-        title="Small batches hurt in use", xlabel="sequences in a batch", ylabel="loss in use - loss in training (nats)"
-    )
-    batch.set_xticks(range(len(batches)), batches)
-    batch.legend(title="norm")
-    for place, way in enumerate(("formula", "kernel")):
-        for side, name in ((-0.2, LAYER), (0.2, RMS)):
-            (value,) = [
-                row["microseconds"]
-                for row in rows
-                if row["part"] == "time" and (row["norm"], row["way"]) == (name, way)
-            ]
-            bar = time.bar(place + side, value, 0.38, color=COLOURS[name], label=name if place == 0 else None)
-            time.bar_label(bar, fmt="%.0f")
-    time.set_xticks((0, 1), ("both formulas\nwritten out", "PyTorch's\nCPU kernels"))
+    batch.set(title="Small batches hurt in use", xlabel="sequences in a batch")
+    batch.set(ylabel="loss in use - loss in training (nats)")
+    times = rows.where(part="time").values("microseconds", by=("norm", "way"))
+    costs = {name: [times[name, way] for way in ("formula", "kernel")] for name in (LAYER, RMS)}
+    bars(time, ("both formulas\nwritten out", "PyTorch's\nCPU kernels"), costs, COLOURS, form="%.0f")
     time.set(title="What a norm costs", ylabel=f"µs for {TIMED[0]:,} tokens of width {TIMED[1]}")
-    time.legend(title="norm")
-    for axes in (batch, time):
-        axes.grid(visible=False, axis="x")
+    for axes in (padding, batch, time):
+        axes.legend(title="norm")
     return figure

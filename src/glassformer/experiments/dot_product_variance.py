@@ -9,34 +9,36 @@ N queries, S keys, d width
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
-from torch import Tensor
+from matplotlib.figure import Figure
 
-from glassformer.experiments.finding import Finding, Progress, Row, silent
+from glassformer.experiments.charts import lines, panels
+from glassformer.experiments.finding import Finding, Rows
+from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, GREY, ORANGE
 from glassformer.parts.attention import dot_similarity, scaled_dot_similarity
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 KINDS = {"q · k": dot_similarity, "q · k / √d": scaled_dot_similarity}
+COLOURS = {"q · k": ORANGE, "q · k / √d": BLUE}
 
 
-def run(seed: int = 0, progress: Progress = silent, queries: int = 1000, keys: int = 64) -> Finding:
+def run(trial: Trial, queries: int = 1000, keys: int = 64) -> Finding:
     """Random queries and keys of many widths: the variance of their scores, and what the softmax makes of them."""
-    dice = torch.Generator().manual_seed(seed)
-    rows: list[Row] = []
-    for done, width in enumerate(WIDTHS, start=1):
+    rng = torch.Generator().manual_seed(trial.seed)
+    rows = Rows()
+    for width in trial.each("drawing queries and keys", WIDTHS):
         count = max(queries, 64 * queries // width)  # narrow vectors vary more: it takes more of them
-        query = torch.randn(count, 1, width, generator=dice)  # (N, 1, d)
-        key = torch.randn(count, keys, width, generator=dice)  # (N, S, d)
+        query = torch.randn(count, 1, width, generator=rng)  # (N, 1, d)
+        key = torch.randn(count, keys, width, generator=rng)  # (N, S, d)
         for kind, similarity in KINDS.items():
-            rows.append({"score": kind, "d": width, **_measure(similarity(query, key).squeeze(1))})
-        progress("drawing queries and keys", done, len(WIDTHS))
-    dot, scaled = ([row for row in rows if row["score"] == kind] for kind in KINDS)
+            scores = similarity(query, key).squeeze(1)  # (N, S)
+            weights = scores.softmax(dim=-1)  # (N, S)
+            largest = weights.amax(dim=-1).mean().item()
+            slope = (1 - weights.square().sum(dim=-1)).mean().item()
+            variance = scores.var().item()
+            rows.append({"score": kind, "d": width, "variance": variance, "largest weight": largest, "slope": slope})
+    dot, scaled = (rows.where(score=kind) for kind in KINDS)
     facts = {
         "worst_ratio_to_d": max(abs(row["variance"] / row["d"] - 1) for row in dot),
         "worst_ratio_to_1": max(abs(row["variance"] - 1) for row in scaled),
@@ -62,38 +64,16 @@ def run(seed: int = 0, progress: Progress = silent, queries: int = 1000, keys: i
     )
 
 
-def _measure(scores: Tensor) -> dict[str, float]:
-    """What there is to say of scores (N, S)."""
-    weights = scores.softmax(dim=-1)  # (N, S)
-    return {
-        "variance": scores.var().item(),
-        "largest weight": weights.amax(dim=-1).mean().item(),
-        "slope": (1 - weights.square().sum(dim=-1)).mean().item(),
-    }
-
-
-def _draw(rows: list[Row], keys: int) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    variance, largest, slope = figure.subplots(1, 3)
-    for kind, colour, marker in zip(KINDS, (ORANGE, BLUE), "so", strict=True):
-        own = [row for row in rows if row["score"] == kind]
-        widths = [row["d"] for row in own]
-        for axes, column in ((variance, "variance"), (largest, "largest weight"), (slope, "slope")):
-            axes.plot(widths, [row[column] for row in own], color=colour, marker=marker, label=kind)
+def _draw(rows: Rows, keys: int) -> Figure:
+    figure, (variance, largest, slope) = panels(3, 10, 3.4)
+    for axes, column in ((variance, "variance"), (largest, "largest weight"), (slope, "slope")):
+        lines(axes, rows, "d", column, "score", COLOURS)
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("width d of query and key")
     variance.plot(WIDTHS, WIDTHS, color=GREY, linestyle=":", marker="", label="d")
     variance.set_yscale("log", base=2)
     variance.legend()
-    titles = (
-        "Scores spread with the width",
-        f"The softmax picks one of {keys} keys",
-        "Then its slope is gone",
-    )
-    labels = ("variance of the scores", "largest attention weight (mean)", "slope of the softmax, 1 - Σ p²")
-    for axes, title, label in zip((variance, largest, slope), titles, labels, strict=True):
-        axes.set_xscale("log", base=2)
-        axes.set(title=title, xlabel="width d of query and key", ylabel=label)
-    largest.set_ylim(0, 1)
-    slope.set_ylim(0, 1)
+    variance.set(title="Scores spread with the width", ylabel="variance of the scores")
+    largest.set(title=f"The softmax picks one of {keys} keys", ylabel="largest attention weight (mean)", ylim=(0, 1))
+    slope.set(title="Then its slope is gone", ylabel="slope of the softmax, 1 - Σ p²", ylim=(0, 1))
     return figure

@@ -9,7 +9,7 @@ from pathlib import Path
 from glassformer.errors import Stopped, TrainingError
 from glassformer.experiments import EXPERIMENTS, Experiment, Finding
 from glassformer.experiments.report import Result, make_folder, read, verdict, write
-from glassformer.writing import replacing
+from glassformer.writing import write_text
 
 HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -29,8 +29,8 @@ def build(
 ) -> list[Result]:
     """Perform every experiment into a folder of its own under `folder`, and write the index.
 
-    What is there already, with the same seed, is left unless `again`. One that fails does not keep the others from
-    being done; in the end it is said which did.
+    A result of the same seed is kept unless `again`. If one experiment fails, the others are still performed; the
+    error at the end names those that failed.
     """
     make_folder(folder)
     results: list[Result] = []
@@ -50,16 +50,11 @@ def build(
         except Exception as error:  # the others are still worth having
             failures.append(f"{experiment.name} ({type(error).__name__}: {error})")
             tell(f"{place}: failed: {error}")
-    _write_index(results, folder)
+    write_text(folder / "index.md", markdown(results))
+    write_text(folder / "index.html", html(results))
     if failures:
         raise TrainingError(f"{len(failures)} of {len(EXPERIMENTS)} experiments failed: {'; '.join(failures)}")
     return results
-
-
-def _write_index(results: Sequence[Result], folder: Path) -> None:
-    for name, text in (("index.md", markdown(results)), ("index.html", html(results))):
-        with replacing(folder / name) as path:
-            path.write_text(text, encoding="utf-8")
 
 
 def markdown(results: Sequence[Result]) -> str:

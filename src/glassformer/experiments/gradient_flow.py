@@ -14,57 +14,46 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, cast
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from glassformer.experiments.finding import Finding, Progress, Row, silent
-from glassformer.experiments.learning import Dice, learn
-from glassformer.experiments.small import Scheme, Small
+from glassformer.experiments.batches import repeating
+from glassformer.experiments.charts import line, mark_level, note, panels
+from glassformer.experiments.finding import Finding, Rows
+from glassformer.experiments.small import language_model
+from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK
-from glassformer.models import DecoderOnly, recurrent
-from glassformer.parts.positions import Sinusoidal
-from glassformer.parts.recurrent import GRU, LSTM, RNN, Cell
-from glassformer.tasks import WindowBatch, language_loss
+from glassformer.models import DecoderOnly
+from glassformer.tasks.gathering import token_loss
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-WIDTH, VOCABULARY = 64, 8
+WIDTH, VOCABULARY, RATE = 64, 8, 1e-2
 LARGE = 4.0  # times as large as usual: the recurrent matrix that makes gradients explode
 NEAR, FAR = 1, 50  # distances that are compared
 LOWEST = 1e-14  # that is worth a picture
 READ, BACK = 50, 20  # tokens of a text where gradients explode, and how far back is asked where they vanish
-RATE = 1e-2
 GUESS = math.log(VOCABULARY)
-LOOKS = {
-    "Transformer": (BLUE, "o"),
-    "LSTM": (GREEN, "^"),
-    "GRU": (PINK, "D"),
-    "RNN": (ORANGE, "s"),
-    f"RNN, W_h {LARGE:g} times as large": (BLACK, "X"),
-}
-TRANSFORMER, GATED, UPDATED, PLAIN, LARGER = LOOKS
+TRANSFORMER, GATED, UPDATED, PLAIN, LARGER = "Transformer", "LSTM", "GRU", "RNN", f"RNN, W_h {LARGE:g} times as large"
+COLOURS = {TRANSFORMER: BLUE, GATED: GREEN, UPDATED: PINK, PLAIN: ORANGE, LARGER: BLACK}
 
 
-def run(seed: int = 0, progress: Progress = silent, steps: int = 150, length: int = 101, count: int = 32) -> Finding:
+def run(trial: Trial, steps: int = 150, length: int = 101, count: int = 32) -> Finding:
     """Gradients of the last output by every input before training; then training with and without clipping."""
-    rows: list[Row] = []
+    rows = Rows()
     tokens = torch.randint(VOCABULARY, (count, length))
-    for done, name in enumerate(LOOKS, start=1):
-        flow = _flow(_model(name, seed), tokens)
+    for name in trial.each("following gradients", [*COLOURS]):
+        flow = _flow(trial.begin(_model, name), tokens)
         rows += [{"part": "flow", "model": name, "distance": d, "gradient": flow[d].item()} for d in range(1, length)]
-        progress("following gradients", done, len(LOOKS))
     for name, clip in ((LARGER, 0.0), (LARGER, 1.0), (PLAIN, 0.0), (PLAIN, 1.0), (TRANSFORMER, 1.0)):
         back, read = (1, READ) if name == LARGER else (BACK, BACK + 1)
-        draw = partial(_earlier, back=back, length=read)
-        told = f"{name}, {'clipped' if clip else 'not clipped'}"
-        losses = learn(_model(name, seed), draw, language_loss, steps, RATE, seed, progress, told, 5, clip)
+        draw = partial(repeating, vocabulary=VOCABULARY, length=read, back=back, count=16)
+        told, model = f"{name}, {'clipped' if clip else 'not clipped'}", trial.begin(_model, name)
+        losses = trial.learn(told, model, draw, token_loss, steps, RATE, every=5, clip=clip)
         rows += [{"part": "training", "model": name, "clip": clip, "step": step, "loss": loss} for step, loss in losses]
-    at = {(row["model"], row["distance"]): row["gradient"] for row in rows if row["part"] == "flow"}
-    left = {name: at[name, FAR] / at[name, NEAR] for name in LOOKS}
-    last = {(row["model"], row["clip"]): row["loss"] for row in rows if row["part"] == "training"}
+    at = rows.where(part="flow").values("gradient", by=("model", "distance"))
+    left = {name: at[name, FAR] / at[name, NEAR] for name in COLOURS}
+    last = rows.where(part="training").values("loss", by=("model", "clip"))
     facts = {
         "rnn_left": left[PLAIN],
         "gru_left": left[UPDATED],
@@ -108,16 +97,10 @@ def run(seed: int = 0, progress: Progress = silent, steps: int = 150, length: in
     )
 
 
-def _model(name: str, seed: int) -> DecoderOnly:
-    """A language model as it begins."""
-    torch.manual_seed(seed)
-    if name == TRANSFORMER:
-        return Small(VOCABULARY, WIDTH, scheme=Scheme(embedding=Sinusoidal(WIDTH))).language_model()
-    cells: dict[str, type[Cell]] = {GATED: LSTM, UPDATED: GRU, PLAIN: RNN, LARGER: RNN}
-    model = cast(DecoderOnly, recurrent(VOCABULARY, WIDTH, dropout=0.0, answer="next", cell=cells[name]))
+def _model(name: str) -> DecoderOnly:
+    model = language_model(PLAIN if name == LARGER else name, VOCABULARY, WIDTH)
     if name == LARGER:
-        with torch.no_grad():
-            model.get_parameter("decoder.layers.fused.weight_hh_l0").mul_(LARGE)
+        model.get_parameter("decoder.layers.fused.weight_hh_l0").data.mul_(LARGE)
     return model
 
 
@@ -131,45 +114,31 @@ def _flow(model: DecoderOnly, tokens: Tensor) -> Tensor:
     return gradient.square().sum(dim=-1).mean(dim=0).sqrt().flip(0)  # (T)
 
 
-def _earlier(dice: Dice, back: int, length: int, count: int = 16) -> WindowBatch:
-    """Random texts (B, T), and for each place that has one the token `back` places before."""
-    text = torch.from_numpy(dice.integers(VOCABULARY, size=(count, length)))
-    asked = (torch.arange(length) >= back).expand_as(text)
-    return WindowBatch(text, text.roll(back, dims=1), asked, None, text.numel(), int(asked.sum()))
-
-
-def _draw(rows: list[Row]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.5, 3.8), layout="constrained")
-    flow, exploding, vanished = figure.subplots(1, 3, width_ratios=[1.5, 1, 1])
-    for name, (colour, marker) in LOOKS.items():
-        own = [row for row in rows if row["part"] == "flow" and row["model"] == name]
-        share = [row["gradient"] / own[0]["gradient"] for row in own]
-        flow.plot([row["distance"] for row in own], share, color=colour, marker=marker, markevery=10)
-        end = next((place for place, value in enumerate(share) if value < LOWEST), len(share) - 1)
-        beside, apart = (end, max(share[end], LOWEST)), (-12, -10) if name in (PLAIN, UPDATED, GATED) else (0, 7)
-        flow.annotate(name, beside, xytext=apart, textcoords="offset points", ha="right", color=colour, weight="bold")
+def _draw(rows: Rows) -> Figure:
+    figure, (flow, exploding, vanished) = panels(3, 10.5, 3.8, width_ratios=[1.5, 1, 1])
+    for name, colour in COLOURS.items():
+        own = rows.where(part="flow", model=name)
+        ratios = [row["gradient"] / own[0]["gradient"] for row in own]
+        line(flow, own.column("distance"), ratios, colour, name, markevery=10)
+        end = next((place for place, value in enumerate(ratios) if value < LOWEST), len(ratios) - 1)
+        apart = (-12, -10) if name in (PLAIN, UPDATED, GATED) else (0, 7)
+        note(flow, name, (end, max(ratios[end], LOWEST)), apart, ha="right", color=colour, weight="bold")
     flow.axhline(0.01, color=GREY, linestyle=":")
-    flow.annotate(
-        "1 %", (len(own), 0.01), xytext=(0, -3), textcoords="offset points", ha="right", va="top", color="0.3"
-    )
+    note(flow, "1 %", (len(own), 0.01), (0, -3), ha="right", va="top", color="0.3")
     flow.set(title="Gradient of the last output, before training", xlabel="distance (steps back)")
     flow.set(ylabel="length of the gradient (1 at distance 1)", yscale="log", ylim=(LOWEST / 30, 1e10))
-    for axes, name, clip, label, colour, marker in (
-        (exploding, LARGER, 0.0, "not clipped", ORANGE, "s"),
-        (exploding, LARGER, 1.0, "clipped to 1", BLACK, "X"),
-        (vanished, PLAIN, 0.0, "RNN, not clipped", ORANGE, "s"),
-        (vanished, PLAIN, 1.0, "RNN, clipped to 1", BLACK, "X"),
-        (vanished, TRANSFORMER, 1.0, "Transformer", BLUE, "o"),
+    for axes, name, clip, label, colour in (
+        (exploding, LARGER, 0.0, "not clipped", ORANGE),
+        (exploding, LARGER, 1.0, "clipped to 1", BLACK),
+        (vanished, PLAIN, 0.0, "RNN, not clipped", ORANGE),
+        (vanished, PLAIN, 1.0, "RNN, clipped to 1", BLACK),
+        (vanished, TRANSFORMER, 1.0, "Transformer", BLUE),
     ):
-        own = [row for row in rows if row["part"] == "training" and (row["model"], row["clip"]) == (name, clip)]
-        points = [(row["step"], row["loss"]) for row in own]
+        own = rows.where(part="training", model=name, clip=clip)
         style = "--" if "clipped to" in label else "-"  # where both lines are one, both are seen
-        axes.plot(*zip(*points, strict=True), style, color=colour, marker=marker, markevery=3, label=label)
+        line(axes, own.column("step"), own.column("loss"), colour, label, markevery=3, linestyle=style)
     for axes in (exploding, vanished):
-        axes.axhline(GUESS, color=GREY, linestyle=":")
-        axes.annotate("guessing", (1, GUESS), xytext=(0, -3), textcoords="offset points", va="top", color="0.3")
+        mark_level(axes, GUESS, "guessing", below=True)
         axes.set_xlim(left=0)
         axes.set(xlabel="step", ylabel="loss (nats)", ylim=(-0.1, 3.4))
         axes.legend(loc="upper right")

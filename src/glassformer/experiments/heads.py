@@ -8,91 +8,71 @@ B sentences, T length, L layers, H heads, D model width, K head width
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import copy
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import product
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from glassformer.experiments.finding import Finding, Progress, Row, silent
-from glassformer.experiments.learning import Dice, held_out, learn, mean_loss, windows
-from glassformer.experiments.small import Scheme, Small
+from glassformer.experiments.batches import Rng, windows
+from glassformer.experiments.charts import bars, heat, panels
+from glassformer.experiments.finding import Finding, Rows
+from glassformer.experiments.measures import logits, mean_loss
+from glassformer.experiments.small import Small, blocks_of
+from glassformer.experiments.trial import Trial
 from glassformer.looking import record
 from glassformer.looking.style import BLUE, SKY
 from glassformer.models import DecoderOnly
 from glassformer.parts.attention import MultiHeadAttention
-from glassformer.parts.positions import Rotary
-from glassformer.tasks import WindowBatch, language_loss
+from glassformer.parts.schemes import rotary
+from glassformer.tasks.gathering import TokenBatch, token_loss
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-NOUNS, VERBS, CITIES, NAMES, ADJECTIVES = 6, 6, 8, 24, 4
-PLACES = dict(
-    zip(
-        ("singular", "plural", "verb", "verbs", "first", "second", "name", "adjective", "other"),
-        np.cumsum([0, NOUNS, NOUNS, VERBS, VERBS, CITIES, CITIES, NAMES, ADJECTIVES]).tolist(),
-        strict=True,
-    )
-)
-START, THE, NEAR, IN, UPON, SAYS, FULL_STOP = range(PLACES["other"], PLACES["other"] + 7)
+KINDS = {"singular": 6, "plural": 6, "verb": 6, "verbs": 6, "first": 8, "second": 8, "name": 24, "adjective": 4}
+FIRST = dict(zip([*KINDS, "other"], np.cumsum([0, *KINDS.values()]).tolist(), strict=True))  # the first of each kind
+START, THE, NEAR, IN, UPON, SAYS, FULL_STOP = range(FIRST["other"], FIRST["other"] + 7)
 VOCABULARY = FULL_STOP + 1
 LONGEST = 18
 WIDTH, HEADS, LAYERS = 64, 4, 2
-PREVIOUS, SUBJECT, RARE = "previous token", "subject of the verb", "rare name"
+PREVIOUS, SUBJECT, RARE = RELATIONS = ("previous token", "subject of the verb", "rare name")
+MEASURED = ["entropy", "distance", "loss", *(f"{what}: {each}" for each in RELATIONS for what in ("attends", "loss"))]
 UNHEARD = (
     " The head that looks hardest is not always the one that is missed: attention shows where a head looks, not "
     "whether anybody listens."
 )
-RELATIONS = (PREVIOUS, SUBJECT, RARE)
 
 
 @dataclass(frozen=True)
 class Looked:
     """Sentences as a batch, and for each relation from where (B) to where (B) it reaches."""
 
-    batch: WindowBatch
+    batch: TokenBatch
     reach: dict[str, tuple[Tensor, Tensor]]
 
 
-def run(seed: int = 0, progress: Progress = silent, steps: int = 500, count: int = 200) -> Finding:
+def run(trial: Trial, steps: int = 500, count: int = 200) -> Finding:
     """A language model learns the small language; then its heads are watched, and taken away one by one."""
-    small = Small(VOCABULARY, WIDTH, HEADS, LAYERS, Scheme(attention=Rotary(WIDTH // HEADS)))
-    model = small.language_model()
-    learn(model, lambda dice: _sentences(dice).batch, language_loss, steps, 4e-3, seed, progress, "learning a language")
-    new: Looked = held_out(partial(_sentences, count=count), seed)
-    attention, entropy, distance = _watch(model, new)
-    before = {relation: _loss(model, new, relation) for relation in RELATIONS}
-    whole = mean_loss(model, new.batch, language_loss)
-    rows: list[Row] = []
-    for layer in range(LAYERS):
-        for head in range(HEADS):
-            row: Row = {"head": f"{layer + 1}.{head + 1}", "entropy": entropy[layer, head].item()}
-            row["distance"] = distance[layer, head].item()
-            with _without(model, layer, head):
-                row["loss"] = mean_loss(model, new.batch, language_loss) - whole
-                for relation in RELATIONS:
-                    row[f"attends: {relation}"] = attention[relation][layer, head].item()
-                    row[f"loss: {relation}"] = _loss(model, new, relation) - before[relation]
-            rows.append(row)
-            progress("taking heads away", len(rows), LAYERS * HEADS)
-    facts: dict[str, float] = {
-        "largest": max(row["loss"] for row in rows),
-        "smallest": min(row["loss"] for row in rows),
-    }
+    model = Small(VOCABULARY, WIDTH, HEADS, LAYERS, rotary).language_model()
+    trial.learn("learning a language", model, lambda rng: _sentences(rng).batch, token_loss, steps, 4e-3)
+    new: Looked = trial.new(_sentences, count=count)
+    watched, before = _watch(model, new), _losses(model, new)
+    rows = Rows()
+    for layer, head in trial.each("taking heads away", [*product(range(LAYERS), range(HEADS))]):
+        after = _losses(_without(model, layer, head), new)
+        numbers = {name: table[layer, head].item() for name, table in watched.items()}
+        numbers |= {name: after[name] - before[name] for name in before}
+        rows.append({"head": f"{layer + 1}.{head + 1}", **{name: numbers[name] for name in MEASURED}})
+    facts: dict[str, float] = {"largest": max(rows.column("loss")), "smallest": min(rows.column("loss"))}
     best, needed = {}, {}
     for relation in RELATIONS:
-        top = max(rows, key=lambda row: row[f"attends: {relation}"])
-        worst = max(rows, key=lambda row: row[f"loss: {relation}"])
-        best[relation], needed[relation] = top["head"], worst["head"]
-        facts[f"known {relation}"] = before[relation]
-        facts[f"attends {relation}"] = top[f"attends: {relation}"]
-        facts[f"lost {relation}"] = worst[f"loss: {relation}"]
-        facts[f"chance {relation}"] = float(np.median([row[f"attends: {relation}"] for row in rows]))
+        attends, lost = rows.values(f"attends: {relation}", by="head"), rows.values(f"loss: {relation}", by="head")
+        best[relation], needed[relation] = max(attends, key=attends.__getitem__), max(lost, key=lost.__getitem__)
+        facts[f"known {relation}"] = before[f"loss: {relation}"]
+        facts[f"attends {relation}"] = max(attends.values())
+        facts[f"lost {relation}"] = max(lost.values())
+        facts[f"chance {relation}"] = float(np.median([*attends.values()]))
     facts["different"] = float(len({*needed.values()}))
     return Finding(
         method=f"A decoder of {LAYERS} layers with {HEADS} heads each learned for {steps} steps sentences such as "
@@ -118,20 +98,22 @@ def run(seed: int = 0, progress: Progress = silent, steps: int = 500, count: int
     )
 
 
-def _sentences(dice: Dice, count: int = 32) -> Looked:
+def _sentences(rng: Rng, count: int = 32) -> Looked:
     """Sentences of the small language, filled up with full stops that nobody is asked for."""
+
+    def any_of(kind: str) -> int:
+        return int(FIRST[kind] + rng.integers(KINDS[kind]))
+
     rows, asked = np.full((count, LONGEST + 1), FULL_STOP), np.zeros((count, LONGEST), dtype=bool)
     places: list[list[int]] = []
     for row, wanted in zip(rows, asked, strict=True):
-        name, city, many = PLACES["name"] + dice.integers(NAMES), dice.integers(CITIES), dice.integers(2)
-        subject = PLACES["plural" if many else "singular"] + dice.integers(NOUNS)
-        other = dice.integers(2 * NOUNS)  # of any number
-        verb = PLACES["verbs" if many else "verb"] + dice.integers(VERBS)
-        adjectives = [
-            [PLACES["adjective"] + each for each in dice.integers(ADJECTIVES, size=dice.integers(3))] for _ in "12"
-        ]
-        words = [START, name, SAYS, THE, *adjectives[0], subject, NEAR, THE, *adjectives[1], other, verb, IN]
-        words += [PLACES["first"] + city, UPON, PLACES["second"] + city, FULL_STOP, name]
+        name, city, many = any_of("name"), rng.integers(KINDS["first"]), rng.integers(2)
+        subject = any_of("plural" if many else "singular")
+        other = rng.integers(FIRST["verb"])  # a noun of any number
+        verb = any_of("verbs" if many else "verb")
+        one, two = (FIRST["adjective"] + rng.integers(KINDS["adjective"], size=rng.integers(3)) for _ in range(2))
+        words = [START, name, SAYS, THE, *one, subject, NEAR, THE, *two, other, verb, IN]
+        words += [FIRST["first"] + city, UPON, FIRST["second"] + city, FULL_STOP, name]
         row[: len(words)], wanted[: len(words) - 1] = words, True
         places.append([len(words) - 4, words.index(verb) - 1, words.index(subject), len(words) - 2])
     city_at, before_verb, subject_at, last = torch.tensor(places).T
@@ -139,79 +121,58 @@ def _sentences(dice: Dice, count: int = 32) -> Looked:
     return Looked(windows(rows, asked), reach)
 
 
-@torch.no_grad()
-def _watch(model: DecoderOnly, new: Looked) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-    """For each relation how much each head gives it (L, H); each head's entropy, and how far it looks (L, H)."""
-    with record(model.eval()) as trace:
-        model(new.batch.text)
+def _watch(model: DecoderOnly, new: Looked) -> dict[str, Tensor]:
+    """Of each head (L, H): its entropy, how far back it looks, and how much attention it gives to each relation."""
+    with record(model) as trace:
+        logits(model, new.batch.text)
     weights = torch.stack([trace.attention("decoder", layer) for layer in range(LAYERS)])  # (L, B, H, T, T)
-    rows = torch.arange(len(new.batch.text))
-    given = {}
-    for relation, (places, reached) in new.reach.items():
-        given[relation] = weights[:, rows, :, places, reached].mean(dim=0)  # (L, H)
-    real = new.batch.asked
-    away = torch.arange(LONGEST)[:, None] - torch.arange(LONGEST)  # (T, T)
-    surprise = -(weights * weights.clamp_min(1e-12).log()).sum(dim=-1)  # (L, B, H, T)
-    far = (weights * away).sum(dim=-1)  # (L, B, H, T)
-    entropy, distance = (each.transpose(1, 2)[:, :, real].mean(dim=-1) for each in (surprise, far))  # (L, H)
-    return given, entropy, distance
+    back = torch.arange(LONGEST)[:, None] - torch.arange(LONGEST)  # (T, T)
+    entropies = -(weights * weights.clamp_min(1e-12).log()).sum(dim=-1)  # (L, B, H, T)
+    distances = (weights * back).sum(dim=-1)  # (L, B, H, T)
+    real, rows = new.batch.label_mask, torch.arange(len(new.batch.text))
+    means = [each.transpose(1, 2)[:, :, real].mean(dim=-1) for each in (entropies, distances)]  # (L, H)
+    return dict(zip(("entropy", "distance"), means, strict=True)) | {
+        f"attends: {relation}": weights[:, rows, :, places, reached].mean(dim=0)
+        for relation, (places, reached) in new.reach.items()
+    }
 
 
-def _loss(model: DecoderOnly, new: Looked, relation: str) -> float:
-    """The loss at the places where a relation is wanted."""
-    asked = torch.zeros_like(new.batch.asked)
-    asked[torch.arange(len(asked)), new.reach[relation][0]] = True
-    return mean_loss(model, replace(new.batch, asked=asked, answers=len(asked)), language_loss)
+def _losses(model: DecoderOnly, new: Looked) -> dict[str, float]:
+    """The loss over all tokens, and at the places where each relation is wanted."""
+    losses = {"loss": mean_loss(model, new.batch, token_loss)}
+    for relation, (places, _) in new.reach.items():
+        asked = torch.arange(LONGEST) == places[:, None]  # (B, T)
+        batch = replace(new.batch, label_mask=asked, targets=len(asked))
+        losses[f"loss: {relation}"] = mean_loss(model, batch, token_loss)
+    return losses
 
 
-@contextmanager
-def _without(model: DecoderOnly, layer: int, head: int) -> Iterator[None]:
-    """The model without one head: what it found goes nowhere."""
-    part = next(part for part in model.decoder.blocks[layer].modules() if isinstance(part, MultiHeadAttention))
-    output: Any = part.output.weight  # (D, H * K)
-    own = slice(head * part.head_width, (head + 1) * part.head_width)
-    kept = output.data[:, own].clone()
-    output.data[:, own] = 0
-    try:
-        yield
-    finally:
-        output.data[:, own] = kept
+def _without(model: DecoderOnly, layer: int, head: int) -> DecoderOnly:
+    """A copy of the model in which what one head found goes nowhere."""
+    model = copy.deepcopy(model)
+    part = next(part for part in blocks_of(model)[layer].modules() if isinstance(part, MultiHeadAttention))
+    part.get_parameter("output.weight").data[:, head * part.head_width : (head + 1) * part.head_width] = 0  # (D, H * K)
+    return model
 
 
-def _draw(rows: list[Row]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.5, 4), layout="constrained")
-    attends, loses, spread = figure.subplots(1, 3, width_ratios=[1, 1, 1.1])
-    names = [row["head"] for row in rows]
-    for axes, kind, title, label, top in (
-        (attends, "attends", "Where heads look", "attention", 1.0),
-        (loses, "loss", "Without the head", "rise of the loss there (nats)", None),
+def _draw(rows: Rows) -> Figure:
+    figure, (attends, loses, spread) = panels(3, 10.5, 4, width_ratios=[1, 1, 1.1])
+    for axes, kind, title, label in (
+        (attends, "attends", "Where heads look", "attention"),
+        (loses, "loss", "Without the head", "rise of the loss there (nats)"),
     ):
-        table = np.array([[row[f"{kind}: {relation}"] for relation in RELATIONS] for row in rows])
-        image = axes.imshow(table, vmin=0, vmax=top, aspect="auto")
+        table = np.array([rows.column(f"{kind}: {relation}") for relation in RELATIONS]).T
+        top = 1.0 if kind == "attends" else table.max()
+        heat(axes, table, bar=label, vmin=0, vmax=top, aspect="auto")
         for (row, column), value in np.ndenumerate(table):
-            dark = value < 0.6 * (table.max() if top is None else top)
-            axes.text(
-                column,
-                row,
-                f"{max(value, 0.0):.2f}",
-                ha="center",
-                va="center",
-                color="white" if dark else "black",
-                fontsize=8,
-            )
+            style = {"ha": "center", "va": "center", "fontsize": 8, "color": "white" if value < 0.6 * top else "black"}
+            axes.text(column, row, f"{max(value, 0.0):.2f}", **style)
         axes.set(title=title, ylabel="layer.head")
         axes.set_xticks(range(len(RELATIONS)), ("previous\ntoken", "subject\nof verb", "rare\nname"))
-        axes.set_yticks(range(len(rows)), names)
-        axes.grid(visible=False)
-        figure.colorbar(image, ax=axes, label=label, shrink=0.9)
-    places = np.arange(len(rows))
-    spread.barh(places - 0.2, [row["entropy"] for row in rows], 0.38, color=BLUE, label="entropy (nats)")
-    spread.barh(places + 0.2, [row["distance"] for row in rows], 0.38, color=SKY, label="distance (tokens back)")
+        axes.set_yticks(range(len(rows)), rows.column("head"))
+    entropy, distance = "entropy (nats)", "distance (tokens back)"
+    widths = {entropy: rows.column("entropy"), distance: rows.column("distance")}
+    bars(spread, rows.column("head"), widths, {entropy: BLUE, distance: SKY}, lying=True)
     spread.set(title="How wide, how far", xlabel="mean over all tokens")
-    spread.set_yticks(places, names)
-    spread.invert_yaxis()
-    spread.grid(visible=False, axis="y")
     spread.legend(loc="upper center", bbox_to_anchor=(0.45, -0.13), ncols=2)
     return figure

@@ -11,50 +11,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from itertools import takewhile
 
-import torch
+from matplotlib.figure import Figure
 
-from glassformer.experiments.finding import Finding, Progress, Row, silent
-from glassformer.experiments.learning import Dice, held_out, learn, right_share
-from glassformer.experiments.small import Scheme, Small
-from glassformer.looking.style import BLUE, GREEN, GREY, ORANGE, PINK
-from glassformer.models import DecoderOnly, recurrent
-from glassformer.parts.positions import Sinusoidal
-from glassformer.parts.recurrent import GRU, LSTM, RNN, Cell
-from glassformer.tasks import WindowBatch, language_loss
+from glassformer.experiments.batches import Rng, repeating
+from glassformer.experiments.charts import line, log_ticks, mark_level, panels
+from glassformer.experiments.finding import Finding, Rows
+from glassformer.experiments.measures import accuracy, logits, parameters
+from glassformer.experiments.small import language_model
+from glassformer.experiments.trial import Trial
+from glassformer.looking.style import BLUE, GREEN, ORANGE, PINK
+from glassformer.tasks.gathering import TokenBatch, token_loss
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-SYMBOLS = 8
-QUESTION = SYMBOLS
-GUESS = 1 / SYMBOLS
-RATE = 1e-2
+SYMBOLS, RATE = 8, 1e-2
+QUESTION, GUESS = SYMBOLS, 1 / SYMBOLS
 KNOWN = 0.9  # of the answers right: then the symbol is remembered
-CELLS: dict[str, type[Cell]] = {"RNN": RNN, "GRU": GRU, "LSTM": LSTM}
 WIDTHS = {"RNN": 96, "GRU": 56, "LSTM": 48, "Transformer": 28}  # 19,000 to 20,000 parameters each
-LOOKS = {"RNN": (ORANGE, "s"), "GRU": (PINK, "D"), "LSTM": (GREEN, "^"), "Transformer": (BLUE, "o")}
+COLOURS = {"RNN": ORANGE, "GRU": PINK, "LSTM": GREEN, "Transformer": BLUE}
 
 
-def run(
-    seed: int = 0, progress: Progress = silent, steps: int = 200, distances: Sequence[int] = (3, 6, 12, 24, 48)
-) -> Finding:
+def run(trial: Trial, steps: int = 200, distances: Sequence[int] = (3, 6, 12, 24, 48)) -> Finding:
     """For each distance each model learns from the beginning, and is asked about new texts."""
-    rows: list[Row] = []
-    for name in WIDTHS:
+    rows = Rows()
+    for name, width in WIDTHS.items():
         for distance in distances:
-            model, draw = _model(name, seed), partial(_recall, distance=distance)
-            learn(model, draw, language_loss, steps, RATE, seed, progress, f"{name}, {distance} steps back")
-            parameters = sum(each.numel() for each in model.parameters())
-            accuracy = _accuracy(model, held_out(partial(draw, count=500), seed))
-            rows.append({"model": name, "parameters": parameters, "distance": distance, "accuracy": accuracy})
-    reach = {name: _reach([row for row in rows if row["model"] == name]) for name in WIDTHS}
-    at = {(row["model"], row["distance"]): row["accuracy"] for row in rows}
+            model, draw = trial.begin(language_model, name, SYMBOLS + 1, width), partial(_recall, distance=distance)
+            trial.learn(f"{name}, {distance} steps back", model, draw, token_loss, steps, RATE)
+            new = trial.new(draw, count=500)
+            right = accuracy(logits(model, new.text)[:, -1], new.labels[:, -1])
+            rows.append({"model": name, "parameters": parameters(model), "distance": distance, "accuracy": right})
+    reach = {name: _reach(rows.where(model=name)) for name in WIDTHS}
+    at = rows.values("accuracy", by=("model", "distance"))
     far = max(distances)
     facts: dict[str, float] = {
-        "parameters_least": min(row["parameters"] for row in rows),
-        "parameters_most": max(row["parameters"] for row in rows),
+        "parameters_least": min(rows.column("parameters")),
+        "parameters_most": max(rows.column("parameters")),
         **{f"reach {name}": steps_back for name, steps_back in reach.items()},
         **{f"far {name}": at[name, far] for name in WIDTHS},
     }
@@ -75,60 +67,32 @@ def run(
         and reach["RNN"] <= min(reach["LSTM"], reach["GRU"]),
         facts=facts,
         rows=rows,
-        draw=lambda: _draw(rows),
+        draw=lambda: _draw(rows, distances),
     )
 
 
-def _model(name: str, seed: int) -> DecoderOnly:
-    """A language model of a kind, as it begins."""
-    torch.manual_seed(seed)
-    width = WIDTHS[name]
-    if name in CELLS:
-        return cast(DecoderOnly, recurrent(SYMBOLS + 1, width, dropout=0.0, answer="next", cell=CELLS[name]))
-    return Small(SYMBOLS + 1, width, scheme=Scheme(embedding=Sinusoidal(width))).language_model()
-
-
-def _recall(dice: Dice, distance: int, count: int = 32) -> WindowBatch:
+def _recall(rng: Rng, distance: int, count: int = 32) -> TokenBatch:
     """Symbols with the question as the last token, (B, T); it alone is to be answered, with the first symbol."""
-    text = torch.from_numpy(dice.integers(SYMBOLS, size=(count, distance + 1)))
-    text[:, -1] = QUESTION
-    asked = (torch.arange(distance + 1) == distance).expand_as(text)
-    return WindowBatch(text, text.roll(distance, dims=1), asked, None, text.numel(), count)
+    batch = repeating(rng, SYMBOLS, distance + 1, distance, count)
+    batch.text[:, -1] = QUESTION
+    return batch
 
 
-@torch.no_grad()
-def _accuracy(model: DecoderOnly, batch: WindowBatch) -> float:
-    """How often the question is answered right."""
-    return right_share(model.eval()(batch.text)[:, -1], batch.right[:, -1])
-
-
-def _reach(own: list[Row]) -> int:
+def _reach(rows: Rows) -> int:
     """The farthest distance up to which everything is remembered; 0: none."""
-    reach = 0
-    for row in own:
-        if row["accuracy"] < KNOWN:
-            break
-        reach = row["distance"]
-    return reach
+    known = takewhile(lambda row: row["accuracy"] >= KNOWN, rows)
+    return max((row["distance"] for row in known), default=0)
 
 
-def _draw(rows: list[Row]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.5, 3.8), layout="constrained")
-    axes = figure.subplots()
-    for name, (colour, marker) in LOOKS.items():
-        own = [row for row in rows if row["model"] == name]
+def _draw(rows: Rows, distances: Sequence[int]) -> Figure:
+    figure, axes = panels(1, 7.5, 3.8)
+    for name, colour in COLOURS.items():
+        own = rows.where(model=name)
         label = f"{name}, {own[0]['parameters']:,} parameters"
-        points = [(row["distance"], row["accuracy"]) for row in own]
-        axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=7, label=label)
-    axes.axhline(GUESS, color=GREY, linestyle=":")
-    first = min(row["distance"] for row in rows)
-    axes.annotate("guessing", (first, GUESS), xytext=(0, -4), textcoords="offset points", va="top", color="0.3")
+        line(axes, own.column("distance"), own.column("accuracy"), colour, label, markersize=7)
+    mark_level(axes, GUESS, "guessing", below=True)
+    log_ticks(axes, distances)
     axes.set(title="Which symbol came first?", xlabel="steps between the symbol and the question (log)")
-    axes.set(ylabel="right answers on new texts", ylim=(0, 1.05), xscale="log")
-    distances = sorted({row["distance"] for row in rows})
-    axes.set_xticks(distances, distances)
-    axes.minorticks_off()
+    axes.set(ylabel="right answers on new texts", ylim=(0, 1.05))
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return figure

@@ -8,51 +8,47 @@ B sentences, T length, D model width
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
-from torch import Tensor
+from matplotlib.figure import Figure
 
-from glassformer.experiments.finding import Finding, Progress, Row, silent
-from glassformer.experiments.learning import Dice, held_out, learn, right_share, texts
-from glassformer.experiments.small import Small, schemes
+from glassformer.experiments.batches import Rng, texts
+from glassformer.experiments.charts import bars, note, panels
+from glassformer.experiments.finding import Finding, Rows
+from glassformer.experiments.measures import accuracy, logits
+from glassformer.experiments.small import Small, with_all_schemes
+from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, GREY, ORANGE
 from glassformer.models import DecoderOnly, EncoderOnly
-from glassformer.tasks import TextBatch, classification_loss
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from glassformer.tasks.classification import classification_loss
+from glassformer.tasks.gathering import TextBatch
 
 WORDS = ("[CLS]", "bites", "sees", "chases", "dog", "man", "cat", "fox", "child", "bird", "cow", "horse")
 NOUNS = range(WORDS.index("dog"), len(WORDS))
 VERBS = range(WORDS.index("bites"), WORDS.index("dog"))
-BLIND = "none"
-MASKED = "none, but masked"
+BLIND, SYMMETRIC, MASKED = "none", "ALiBi", "none, but masked"
 EQUAL = 1e-4  # of a vector's length: rounding, not order
 
 
-def run(seed: int = 0, progress: Progress = silent, steps: int = 200, width: int = 32) -> Finding:
+def run(trial: Trial, steps: int = 200, width: int = 32) -> Finding:
     """The two sentences through untrained models of every scheme; then each learns to say who does it to whom."""
     shape = Small(len(WORDS), width=width)
-    rows: list[Row] = []
-    for scheme, small in schemes(shape, length=8, both_ways=True).items():
-        change = _change(small.reader())
-        model = small.classifier(len(NOUNS))
-        learn(model, _sentences, classification_loss, steps, seed=seed, progress=progress, name=f"positions: {scheme}")
-        batch = held_out(partial(_sentences, count=2000), seed)
-        rows.append({"positions": scheme, "change": change, "accuracy": right_share(model(batch.text), batch.right)})
+    rows = Rows()
+    new: TextBatch = trial.new(_sentences, count=2000)
+    for scheme, small in with_all_schemes(shape, length=8, bidirectional=True).items():
+        change, model = _change(small.reader()), small.classifier(len(NOUNS))
+        trial.learn(f"positions: {scheme}", model, _sentences, classification_loss, steps, 3e-3)
+        rows.append({"positions": scheme, "change": change, "accuracy": accuracy(logits(model, new.text), new.labels)})
     rows.append({"positions": MASKED, "change": _change(shape.language_model())})
-    by_name = {row["positions"]: row for row in rows}
-    blind, seeing = by_name[BLIND], [row for row in rows if "accuracy" in row and row["positions"] != BLIND]
+    changes = rows.values("change", by="positions")
+    right = Rows(rows[:-1]).values("accuracy", by="positions")
     facts = {
-        "change_blind": blind["change"],
-        "change_masked": by_name[MASKED]["change"],
-        "change_alibi": by_name["ALiBi"]["change"],
-        "change_others": min(row["change"] for row in seeing if row["positions"] != "ALiBi"),
-        "accuracy_blind": blind["accuracy"],
-        "accuracy_others": min(row["accuracy"] for row in seeing),
+        "change_blind": changes[BLIND],
+        "change_masked": changes[MASKED],
+        "change_alibi": changes[SYMMETRIC],
+        "change_others": min(changes[scheme] for scheme in right if scheme not in (BLIND, SYMMETRIC)),
+        "accuracy_blind": right[BLIND],
+        "accuracy_others": min(right[scheme] for scheme in right if scheme != BLIND),
     }
     return Finding(
         method=f'"dog bites man" and "man bites dog" went through untrained encoders of {shape.layers} layers, '
@@ -73,7 +69,7 @@ def run(seed: int = 0, progress: Progress = silent, steps: int = 200, width: int
         and facts["accuracy_others"] > 0.9,
         facts=facts,
         rows=rows,
-        draw=lambda: _draw(rows),
+        draw=lambda: _draw(changes, right),
     )
 
 
@@ -82,39 +78,29 @@ def _change(model: EncoderOnly | DecoderOnly) -> float:
     """How much the vector of a word changes, at most, when its sentence is turned round."""
     dog, bites, man = (WORDS.index(word) for word in ("dog", "bites", "man"))
     there, back = model.eval().hidden(torch.tensor([[dog, bites, man], [man, bites, dog]]))  # (T, D) each
-    back = back.flip(0)  # each word under itself
-    change: Tensor = (there - back).norm(dim=-1) / there.norm(dim=-1)  # (T)
-    return change.max().item()
+    change = (there - back.flip(0)).norm(dim=-1) / there.norm(dim=-1)  # (T), each word by itself
+    return change.max().item()  # type: ignore[no-any-return]
 
 
-def _sentences(dice: Dice, count: int = 64) -> TextBatch:
+def _sentences(rng: Rng, count: int = 64) -> TextBatch:
     """Sentences of two nouns and a verb; the first noun is the answer."""
-    first = dice.integers(len(NOUNS), size=count)
-    second = (first + dice.integers(1, len(NOUNS), size=count)) % len(NOUNS)
-    verb = dice.integers(VERBS[0], VERBS[-1] + 1, size=count)
+    first = rng.integers(len(NOUNS), size=count)
+    second = (first + rng.integers(1, len(NOUNS), size=count)) % len(NOUNS)
+    verb = rng.integers(VERBS[0], VERBS[-1] + 1, size=count)
     return texts(np.stack((np.zeros_like(first), first + NOUNS[0], verb, second + NOUNS[0]), axis=1), first)
 
 
-def _draw(rows: list[Row]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3.4), layout="constrained")
-    change, accuracy = figure.subplots(1, 2)
-    names = [row["positions"] for row in rows]
-    places = range(len(rows))
-    colours = [ORANGE if row["change"] < EQUAL else BLUE for row in rows]
-    change.barh(places, [row["change"] for row in rows], color=colours)
+def _draw(changes: dict[str, float], right: dict[str, float]) -> Figure:
+    figure, (change, told) = panels(2, 10, 3.4)
+    colours = [ORANGE if value < EQUAL else BLUE for value in changes.values()]
+    bars(change, [*changes], {"": [*changes.values()]}, {"": colours}, lying=True)
     change.axvline(EQUAL, color=GREY, linestyle=":")
-    change.annotate("rounding", (EQUAL, -0.3), xytext=(-4, 0), textcoords="offset points", ha="right", color=GREY)
-    change.set(xscale="log", xlim=(1e-8, 4), title="dog bites man → man bites dog", yticks=places, yticklabels=names)
-    change.set_xlabel("how much a word's vector changes (share of its length)")
-    asked = [row for row in rows if "accuracy" in row]
-    accuracy.barh(places[: len(asked)], [row["accuracy"] for row in asked], color=[ORANGE] + [BLUE] * (len(asked) - 1))
-    accuracy.axvline(0.5, color=GREY, linestyle=":")
-    accuracy.annotate("a guess between two nouns", (0.5, 0), xytext=(6, 0), textcoords="offset points", va="center")
-    accuracy.set(title="Trained: who bites?", xlabel="right answers on new sentences", xlim=(0, 1.05))
-    accuracy.set_yticks(places[: len(asked)], names[: len(asked)])
-    for axes in (change, accuracy):
-        axes.invert_yaxis()
-        axes.grid(visible=False, axis="y")
+    note(change, "rounding", (EQUAL, -0.3), (-4, 0), ha="right", color=GREY)
+    change.set(title="dog bites man → man bites dog", xscale="log", xlim=(1e-8, 4))
+    change.set(xlabel="how much a word's vector changes (share of its length)")
+    colours = [ORANGE if scheme == BLIND else BLUE for scheme in right]
+    bars(told, [*right], {"": [*right.values()]}, {"": colours}, lying=True)
+    told.axvline(0.5, color=GREY, linestyle=":")
+    note(told, "a guess between two nouns", (0.5, 0), (6, 0), va="center")
+    told.set(title="Trained: who bites?", xlabel="right answers on new sentences", xlim=(0, 1.05))
     return figure

@@ -10,60 +10,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
-from glassformer.experiments.finding import Finding, Progress, Row, silent
+from glassformer.experiments.charts import legend_below, lines, log_ticks, panels
+from glassformer.experiments.finding import Finding, Rows
+from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLACK, BLUE, GREEN, ORANGE
-from glassformer.parts.attention import MultiHeadAttention
-from glassformer.parts.blocks import EncoderBlock
-from glassformer.parts.feedforward import FeedForward, gelu
-from glassformer.parts.norms import LayerNorm, PreNorm
+from glassformer.parts.builder import BlockBuilder
+from glassformer.parts.feedforward import gelu
 from glassformer.parts.recurrent import LSTM, RNN, Cell, Recurrent
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 WIDTH, HEADS = 64, 4
-LOOKS = {
-    "RNN": (ORANGE, "s"),
-    "LSTM": (GREEN, "^"),
-    "LSTM, step by step in Python": (BLACK, "X"),
-    "Transformer block": (BLUE, "o"),
-}
-SIMPLE, GATED, OPEN, BLOCK = LOOKS
+SIMPLE, GATED, OPEN, BLOCK = "RNN", "LSTM", "LSTM, step by step in Python", "Transformer block"
+COLOURS = {SIMPLE: ORANGE, GATED: GREEN, OPEN: BLACK, BLOCK: BLUE}
 Layer = Callable[[Tensor], Tensor]  # (B, T, D) to (B, T, D)
 
 
 def run(
-    seed: int = 0,
-    progress: Progress = silent,
-    lengths: Sequence[int] = (16, 32, 64, 128, 256, 512),
-    count: int = 1,
-    repeats: int = 7,
+    trial: Trial, lengths: Sequence[int] = (16, 32, 64, 128, 256, 512), count: int = 1, repeats: int = 7
 ) -> Finding:
     """One layer of each kind: seconds of a step (forward and backward) and its longest chain, for each length."""
-    torch.manual_seed(seed)
-    layers = {SIMPLE: _reads(RNN), GATED: _reads(LSTM), OPEN: _reads(LSTM, watched=True), BLOCK: _block()}
-    chains = {SIMPLE: _reads(RNN, watched=True), GATED: layers[OPEN], OPEN: layers[OPEN], BLOCK: layers[BLOCK]}
-    rows: list[Row] = []
-    for done, length in enumerate(lengths, start=1):
+    torch.manual_seed(trial.seed)
+    block: Layer = BlockBuilder(WIDTH, HEADS, 4 * WIDTH, activation=gelu).encoder_blocks(1)[0]
+    layers = {SIMPLE: _reads(RNN), GATED: _reads(LSTM), OPEN: _reads(LSTM, watched=True), BLOCK: block}
+    chains = layers | {SIMPLE: _reads(RNN, watched=True), GATED: layers[OPEN]}
+    rows = Rows()
+    for length in trial.each("timing", lengths):
         x = torch.randn(count, length, WIDTH, requires_grad=True)
-        chain = {name: longest_chain(chains[name](x)[:, -1].sum()) for name in LOOKS}
+        chain = {name: longest_chain(chains[name](x)[:, -1].sum()) for name in layers}
         seconds = _seconds(layers, x, repeats)
-        rows += [{"layer": name, "length": length, "seconds": seconds[name], "chain": chain[name]} for name in LOOKS]
-        progress("timing", done, len(lengths))
-    at = {(row["layer"], row["length"]): row for row in rows}
+        rows += [{"layer": name, "length": length, "seconds": seconds[name], "chain": chain[name]} for name in layers]
     short, long = min(lengths), max(lengths)
-    facts: dict[str, float] = {
-        **{f"chain {name}": at[name, long]["chain"] for name in LOOKS},
-        **{f"waits {name}": (at[name, long]["chain"] - at[name, short]["chain"]) / (long - short) for name in LOOKS},
-        **{f"milliseconds {name}": 1000 * at[name, long]["seconds"] for name in LOOKS},
-    }
-    spent = {name: f"{facts[f'milliseconds {name}']:.0f} ms" for name in LOOKS}
-    ahead = facts[f"milliseconds {GATED}"] < facts[f"milliseconds {BLOCK}"]
+    chain, before = (rows.where(length=length).values("chain", by="layer") for length in (long, short))
+    waits = {name: (chain[name] - before[name]) / (long - short) for name in layers}
+    spent = {row["layer"]: 1000 * row["seconds"] for row in rows.where(length=long)}
     threads = torch.get_num_threads()
     return Finding(
         method=f"One layer of width {WIDTH} each (a Transformer block has attention and feed-forward) read {count} "
@@ -71,20 +55,21 @@ def run(
         f"thread{'s' if threads > 1 else ''} of a CPU; the time is the shortest of {repeats}. RNN and LSTM run on "
         "PyTorch's fused kernels; one LSTM takes its steps in Python, as it does while it is recorded. The chain is "
         "the longest path through autograd's graph of the last output, with a recurrent layer's steps in the open.",
-        measured=f"With every vector the longest chain of operations that wait for each other gets "
-        f"{facts[f'waits {SIMPLE}']:.0f} longer in an RNN and {facts[f'waits {GATED}']:.0f} in an LSTM: it has "
-        f"{facts[f'chain {SIMPLE}']:,.0f} and {facts[f'chain {GATED}']:,.0f} at {long}, and "
-        f"{facts[f'chain {BLOCK}']:,.0f} at any length in a Transformer block. A step at {long} takes {spent[SIMPLE]} "
-        f"with the RNN, {spent[OPEN]} with an LSTM that goes step by step, {spent[BLOCK]} with the block, though that "
-        f"computes more. PyTorch's fused LSTM is {'ahead of' if ahead else 'behind'} the block with {spent[GATED]}: a "
+        measured=f"With every vector the longest chain of operations that wait for each other gets {waits[SIMPLE]:.0f} "
+        f"longer in an RNN and {waits[GATED]:.0f} in an LSTM: it has {chain[SIMPLE]:,.0f} and {chain[GATED]:,.0f} at "
+        f"{long}, and {chain[BLOCK]:,.0f} at any length in a Transformer block. A step at {long} takes "
+        f"{spent[SIMPLE]:.0f} ms with the RNN, {spent[OPEN]:.0f} ms with an LSTM that goes step by step, "
+        f"{spent[BLOCK]:.0f} ms with the block, though that computes more. PyTorch's fused LSTM is "
+        f"{'ahead of' if spent[GATED] < spent[BLOCK] else 'behind'} the block with {spent[GATED]:.0f} ms: a "
         "CPU does little at the same time, so what it loses by waiting is little, too.",
-        holds=facts[f"waits {SIMPLE}"] >= 1
-        and facts[f"waits {GATED}"] >= 1
-        and facts[f"waits {BLOCK}"] == 0
-        and facts[f"milliseconds {OPEN}"] > facts[f"milliseconds {BLOCK}"],
-        facts=facts,
+        holds=min(waits[SIMPLE], waits[GATED]) >= 1 and waits[BLOCK] == 0 and spent[OPEN] > spent[BLOCK],
+        facts={
+            **{f"chain {name}": chain[name] for name in layers},
+            **{f"waits {name}": waits[name] for name in layers},
+            **{f"milliseconds {name}": spent[name] for name in layers},
+        },
         rows=rows,
-        draw=lambda: _draw(rows),
+        draw=lambda: _draw(rows, lengths),
     )
 
 
@@ -94,12 +79,6 @@ def _reads(cell: type[Cell], watched: bool = False) -> Layer:
     if watched:
         layer.observe = lambda number, direction, phases: None
     return lambda x: layer(x)[0]
-
-
-def _block() -> Layer:
-    """A block of an encoder."""
-    attention = PreNorm(MultiHeadAttention(WIDTH, HEADS), LayerNorm(WIDTH))
-    return EncoderBlock(attention, PreNorm(FeedForward(WIDTH, 4 * WIDTH, gelu), LayerNorm(WIDTH)))
 
 
 def _seconds(layers: dict[str, Layer], x: Tensor, repeats: int) -> dict[str, float]:
@@ -128,22 +107,15 @@ def longest_chain(output: Tensor) -> int:
     return depth[output.grad_fn]
 
 
-def _draw(rows: list[Row]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    chain, time = figure.subplots(1, 2)
-    for name, (colour, marker) in LOOKS.items():
-        own = [row for row in rows if row["layer"] == name]
-        lengths = [row["length"] for row in own]
-        time.plot(lengths, [1000 * row["seconds"] for row in own], color=colour, marker=marker, label=name)
-        if name != OPEN:  # the same chain as the LSTM's
-            chain.plot(lengths, [row["chain"] for row in own], color=colour, marker=marker, label=name)
+def _draw(rows: Rows, lengths: Sequence[int]) -> Figure:
+    figure, (chain, time) = panels(2, 10, 3.8)
+    others = {name: colour for name, colour in COLOURS.items() if name != OPEN}  # whose chain is that of the LSTM
+    lines(chain, rows, "length", "chain", "layer", others)
+    lines(time, rows, "length", "seconds", "layer", COLOURS, scale=1000)
     for axes in (chain, time):
-        axes.set(xlabel="length of the sequence", xscale="log", yscale="log")
-        axes.set_xticks(lengths, lengths)
-        axes.minorticks_off()
+        axes.set(xlabel="length of the sequence", yscale="log")
+        log_ticks(axes, lengths)
     chain.set(title="Operations that wait for each other", ylabel="longest chain")
     time.set(title="A step, forward and backward", ylabel="milliseconds (this machine)")
-    figure.legend(*time.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    legend_below(figure, time, columns=4)
     return figure

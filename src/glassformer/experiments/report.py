@@ -9,15 +9,16 @@ import csv
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from io import StringIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Literal
+from typing import Literal
 
 from glassformer.errors import InputError
 from glassformer.experiments import Experiment, Finding
 from glassformer.experiments.finding import Row
 from glassformer.looking.style import look, save
-from glassformer.writing import replacing
+from glassformer.writing import replacing, write_json, write_text
 
 LAST = "finding.json"
 KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
@@ -44,18 +45,15 @@ def write(experiment: Experiment, finding: Finding, seed: int, folder: Path) -> 
         for kind in KINDS:
             with replacing(folder / f"figure.{kind}") as path:
                 save(figure, path, kind)
-    with replacing(folder / "data.csv") as path:
-        _write_rows(finding.rows, path)
-    with replacing(folder / "report.md") as path:
-        path.write_text(page(experiment, finding, seed), encoding="utf-8")
+    write_text(folder / "data.csv", table(finding.rows))
+    write_text(folder / "report.md", page(experiment, finding, seed))
     result = Result(experiment.name, experiment.claim, finding.measured, finding.holds, seed, finding.facts)
-    with replacing(folder / LAST) as path:
-        path.write_text(json.dumps(asdict(result), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / LAST, asdict(result))
     return result
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that can be written to; called before there is anything to write, so that no work is lost."""
+    """Make a folder and check that it can be written to: called before any work is done that could be lost."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=folder):
@@ -65,7 +63,7 @@ def make_folder(folder: Path) -> None:
 
 
 def read(folder: Path) -> Result | None:
-    """What was written there; None where nothing was, or where it cannot be read."""
+    """The result in a folder; None if there is none that can be read."""
     try:
         return Result(**json.loads((folder / LAST).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -97,14 +95,12 @@ def verdict(holds: bool) -> str:
     return "Yes." if holds else "Not as the notes say: read what was measured instead."
 
 
-def _write_rows(rows: Sequence[Row], path: Path) -> None:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, columns, lineterminator="\n")
-        table.writeheader()
-        table.writerows({name: _short(value) for name, value in row.items()} for row in rows)
-
-
-def _short(value: Any) -> Any:
-    """A number with as many digits as it is worth."""
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+def table(rows: Sequence[Row]) -> str:
+    """Rows as CSV, numbers with six digits."""
+    text = StringIO()
+    columns = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, [*columns], lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: float(f"{v:.6g}") if isinstance(v, float) else v for name, v in row.items()})
+    return text.getvalue()

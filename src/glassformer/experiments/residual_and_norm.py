@@ -10,25 +10,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from glassformer.errors import TrainingError
-from glassformer.experiments.finding import Finding, Progress, Row, silent
-from glassformer.experiments.learning import COUNTED, MODULUS, counting, held_out, learn, mean_loss
-from glassformer.experiments.small import Scheme, Small
-from glassformer.looking.style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK
+from glassformer.experiments.batches import COUNTED, MODULUS, counting
+from glassformer.experiments.charts import legend_below, lines, log_ticks, mark_level, panels
+from glassformer.experiments.finding import Finding, Rows
+from glassformer.experiments.measures import mean_loss
+from glassformer.experiments.small import Small, blocks_of
+from glassformer.experiments.trial import Trial
+from glassformer.looking.style import BLACK, BLUE, GREEN, ORANGE, PINK
 from glassformer.models import DecoderOnly
-from glassformer.parts.norms import LayerNorm, Placement, PostNorm, PreNorm
-from glassformer.parts.positions import Learned
-from glassformer.tasks import language_loss
-from glassformer.training.objective import Objective
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from glassformer.parts.norms import LayerNorm, PostNorm, PreNorm, Residual
+from glassformer.parts.schemes import learned
+from glassformer.tasks.gathering import TokenBatch, token_loss
+from glassformer.tasks.objective import Objective
 
 WIDTH, RATE = 32, 5e-3
 LARGE = 2.0  # times as large as it should be
@@ -49,42 +49,40 @@ def no_norm(width: int) -> nn.Module:
     return nn.Identity()
 
 
-VARIANTS: dict[str, tuple[Placement, Callable[[int], nn.Module], str, str]] = {
-    "residual and norm before (pre-norm)": (PreNorm, LayerNorm, BLUE, "o"),
-    "residual and norm after (post-norm)": (PostNorm, LayerNorm, GREEN, "^"),
-    "residual, no norm": (PreNorm, no_norm, PINK, "D"),
-    "norm, no residual": (NoResidual, LayerNorm, ORANGE, "s"),
-    "neither": (NoResidual, no_norm, BLACK, "X"),
+VARIANTS: dict[str, tuple[Residual, Callable[[int], nn.Module]]] = {
+    "residual and norm before (pre-norm)": (PreNorm, LayerNorm),
+    "residual and norm after (post-norm)": (PostNorm, LayerNorm),
+    "residual, no norm": (PreNorm, no_norm),
+    "norm, no residual": (NoResidual, LayerNorm),
+    "neither": (NoResidual, no_norm),
 }
 PRE, POST, RESIDUAL, NORM, NEITHER = VARIANTS
+COLOURS = {PRE: BLUE, POST: GREEN, RESIDUAL: PINK, NORM: ORANGE, NEITHER: BLACK}
 
 
 def run(
-    seed: int = 0,
-    progress: Progress = silent,
+    trial: Trial,
     steps: int = 100,
     depths: Sequence[int] = (1, 2, 4, 8),
     gains: Sequence[float] = (1.5, 2.0, 4.0),
     new: int = 500,
 ) -> Finding:
     """The same training at several depths with and without each; then with and without norms from larger numbers."""
-    rows: list[Row] = []
+    rows = Rows()
     deep = max(depths)
-    for depth in depths:
-        for name in VARIANTS:
-            model = _model(name, depth, 1.0, seed)
-            if depth == deep:
-                rows += [{"part": "gradient", "variant": name, **row} for row in _gradients(model, seed)]
-            loss = _trained(model, steps, new, seed, progress, f"{depth} blocks, {name}")
-            rows.append({"part": "depth", "variant": name, "depth": depth, "gain": 1.0, "loss": loss})
-    for name in (PRE, RESIDUAL):
-        for gain in gains:
-            what = f"{gain:g} times as large, {name}"
-            loss = _trained(_model(name, deep, gain, seed), steps, new, seed, progress, what)
-            rows.append({"part": "gain", "variant": name, "depth": deep, "gain": gain, "loss": loss})
-    losses = {(row["variant"], row["depth"], row["gain"]): row["loss"] for row in rows if "loss" in row}
-    first = {row["variant"]: row["gradient"] for row in rows if row.get("block") == 1}
-    facts = {
+    trials = [("depth", depth, 1.0, name) for depth in depths for name in VARIANTS]
+    trials += [("gain", deep, gain, name) for name in (PRE, RESIDUAL) for gain in gains]
+    for part, depth, gain, name in trials:
+        model = trial.begin(_model, name, depth, gain)
+        if (part, depth) == ("depth", deep):
+            lengths = enumerate(_gradients(model, trial.new(counting)), start=1)
+            rows += [{"part": "gradient", "variant": name, "block": n, "gradient": length} for n, length in lengths]
+        told = f"{depth} blocks, {name}" if part == "depth" else f"{gain:g} times as large, {name}"
+        loss = _trained(trial, told, model, steps, new)
+        rows.append({"part": part, "variant": name, "depth": depth, "gain": gain, "loss": loss})
+    losses = Rows(row for row in rows if "loss" in row).values("loss", by=("variant", "depth", "gain"))
+    first = rows.where(block=1).values("gradient", by="variant")
+    facts: dict[str, float] = {
         "pre": losses[PRE, deep, 1.0],
         "post": losses[POST, deep, 1.0],
         "residual_only": losses[RESIDUAL, deep, 1.0],
@@ -118,71 +116,54 @@ def run(
         and facts["first_gradient_neither"] < facts["first_gradient_pre"] / 1e3,
         facts=facts,
         rows=rows,
-        draw=lambda: _draw(rows),
+        draw=lambda: _draw(rows, depths),
     )
 
 
-def _model(variant: str, depth: int, gain: float, seed: int) -> DecoderOnly:
+def _model(variant: str, depth: int, gain: float) -> DecoderOnly:
     """A model whose blocks' matrices are `gain` times as large as usual."""
-    placement, norm, _, _ = VARIANTS[variant]
-    torch.manual_seed(seed)
-    scheme = Scheme(embedding=Learned(COUNTED, WIDTH))
-    model = Small(MODULUS, WIDTH, layers=depth, scheme=scheme, residual=placement, norm=norm).language_model()
-    with torch.no_grad():
-        for parameter in model.decoder.blocks.parameters():
-            if parameter.dim() > 1:
-                parameter.mul_(gain)
+    residual, norm = VARIANTS[variant]
+    small = Small(MODULUS, WIDTH, layers=depth, positions=learned, residual=residual, norm=norm, length=COUNTED)
+    model = small.language_model()
+    for parameter in blocks_of(model).parameters():
+        if parameter.dim() > 1:
+            parameter.data.mul_(gain)
     return model
 
 
-def _trained(model: DecoderOnly, steps: int, new: int, seed: int, progress: Progress, name: str) -> float:
+def _trained(trial: Trial, name: str, model: DecoderOnly, steps: int, new: int) -> float:
     """The loss of some new sequences after training, at most `WORST`, also where it ended in numbers that are none."""
     try:
-        learn(model, counting, language_loss, steps, RATE, seed, progress, name)
+        trial.learn(name, model, counting, token_loss, steps, RATE)
     except TrainingError:
         return WORST
-    loss = mean_loss(model, counting(np.random.default_rng([seed, 3]), new), language_loss)
+    loss = mean_loss(model, counting(np.random.default_rng([trial.seed, 3]), new), token_loss)
     return min(loss, WORST) if math.isfinite(loss) else WORST
 
 
-def _gradients(model: DecoderOnly, seed: int) -> list[Row]:
+def _gradients(model: DecoderOnly, batch: TokenBatch) -> list[float]:
     """How long the gradient by each block's parameters is, from the first block to the last."""
-    batch = held_out(counting, seed)
-    (Objective(model, loss=language_loss)(batch) / batch.answers).backward()
-    rows: list[Row] = []
-    for number, block in enumerate(model.decoder.blocks, start=1):
-        gradients = [parameter.grad for parameter in block.parameters() if parameter.grad is not None]
-        rows.append({"block": number, "gradient": nn.utils.get_total_norm(gradients).item()})
+    (Objective(model, token_loss)(batch) / batch.targets).backward()
+    blocks = [[each.grad for each in block.parameters() if each.grad is not None] for block in blocks_of(model)]
+    lengths = [nn.utils.get_total_norm(gradients).item() for gradients in blocks]
     model.zero_grad()
-    return rows
+    return lengths
 
 
-def _draw(rows: list[Row]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    depth, gradient, gain = figure.subplots(1, 3)
-    deep = max(row["depth"] for row in rows if "depth" in row)
-    for name, (_, _, colour, marker) in VARIANTS.items():
-        own = [row for row in rows if row["variant"] == name]
-        trained, begun = ([row for row in own if row["part"] == part] for part in ("depth", "gradient"))
-        larger = [row for row in own if row["part"] == "gain" or row.get("depth") == deep]
-        panels = [(depth, trained, "depth", "loss"), (gradient, begun, "block", "gradient")]
-        panels += [(gain, larger, "gain", "loss")] if len(larger) > 1 else []
-        for axes, points, across, up in panels:
-            axes.plot(
-                *zip(*((row[across], row[up]) for row in points), strict=True), color=colour, marker=marker, label=name
-            )
-    depths = [row["depth"] for row in trained]
+def _draw(rows: Rows, depths: Sequence[int]) -> Figure:
+    figure, (depth, gradient, gain) = panels(3, 10.5, 4.2)
+    deep = max(depths)
+    lines(depth, rows.where(part="depth"), "depth", "loss", "variant", COLOURS)
+    lines(gradient, rows.where(part="gradient"), "block", "gradient", "variant", COLOURS)
+    enlarged = {name: COLOURS[name] for name in (PRE, RESIDUAL)}
+    lines(gain, rows.where(depth=deep), "gain", "loss", "variant", enlarged)
     for axes in (depth, gain):
-        axes.axhline(GUESS, color=GREY, linestyle=":")
-        axes.annotate("guessing", (1, GUESS), xytext=(0, 4), textcoords="offset points", color="0.3")
+        mark_level(axes, GUESS, "guessing")
         axes.set_ylabel("loss after training (nats)")
-    depth.set(title="Deeper and deeper", xlabel="blocks", ylim=(-0.1, 2.8), xscale="log")
-    depth.set_xticks(depths, depths)
-    depth.minorticks_off()
+    log_ticks(depth, depths)
+    depth.set(title="Deeper and deeper", xlabel="blocks", ylim=(-0.1, 2.8))
     gradient.set(title=f"Gradient before training, {deep} blocks", xlabel="block (1 reads the embeddings)")
     gradient.set(ylabel="length of the gradient", yscale="log")
     gain.set(title=f"From larger numbers, {deep} blocks", xlabel="matrices begin so many times as large")
-    figure.legend(*depth.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    legend_below(figure, depth, columns=3)
     return figure

@@ -6,37 +6,31 @@ B batch, T length, D model width, V vocabulary
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from torch import nn
 
-from glassformer.models.decoder_only import DecoderOnly
-from glassformer.models.encoder_only import EncoderOnly
+from glassformer.models import DecoderOnly, EncoderOnly, recurrent
 from glassformer.models.initialise import initialise
-from glassformer.parts.attention import MultiHeadAttention
-from glassformer.parts.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
+from glassformer.parts.blocks import Decoder, Encoder
+from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.embeddings import Embedding, TiedHead
-from glassformer.parts.feedforward import FeedForward, gelu
+from glassformer.parts.feedforward import gelu
 from glassformer.parts.heads import Classifier, FirstToken
-from glassformer.parts.norms import LayerNorm, Placement, PreNorm
-from glassformer.parts.positions import (
-    ALiBi,
-    AttentionPositions,
-    EmbeddingPositions,
-    Learned,
-    RelativeBias,
-    Rotary,
-    Sinusoidal,
-)
+from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
+from glassformer.parts.recurrent import GRU, LSTM, RNN, Cell
+from glassformer.parts.schemes import Positions, alibi, learned, relative, rotary, scheme_of, sinusoidal, unordered
 
-
-@dataclass(frozen=True)
-class Scheme:
-    """How a model learns of order: by what is added to its embeddings, or inside its attention, or not at all."""
-
-    embedding: EmbeddingPositions | None = None
-    attention: AttentionPositions | None = None
+CELLS: dict[str, type[Cell]] = {"RNN": RNN, "GRU": GRU, "LSTM": LSTM}
+SCHEMES = {
+    "none": unordered,
+    "sinusoidal": sinusoidal,
+    "learned": learned,
+    "rotary": rotary,
+    "relative (T5)": relative,
+    "ALiBi": alibi,
+}
 
 
 @dataclass(frozen=True)
@@ -47,56 +41,57 @@ class Small:
     width: int = 64
     heads: int = 4
     layers: int = 2
-    scheme: Scheme = Scheme()
-    residual: Placement = PreNorm
-    norm: Callable[[int], nn.Module] = LayerNorm
+    positions: Positions = unordered
+    residual: Residual = PreNorm
+    norm: Norm = LayerNorm
+    length: int = 512
 
     def language_model(self) -> DecoderOnly:
         """It scores the token after each, and sees none that comes later."""
-        blocks = [DecoderBlock(self._attention(), None, self._feed_forward()) for _ in range(self.layers)]
-        decoder = Decoder(self._embedding(), blocks, self._final_norm())
+        embedding, *others = self._parts(bidirectional=False)
+        decoder = Decoder(embedding, *others)
         initialise(decoder)
-        return DecoderOnly(decoder, TiedHead(decoder.embedding))
+        return DecoderOnly(decoder, TiedHead(embedding))
 
     def reader(self) -> EncoderOnly:
-        """It scores a token at each place, and sees all of them: the same parts without the mask."""
-        encoder = self._encoder()
-        return EncoderOnly(encoder, TiedHead(encoder.embedding))
+        """It scores a token at each position, and sees all of them: the same parts without the mask."""
+        encoder, embedding = self._encoder()
+        return EncoderOnly(encoder, TiedHead(embedding))
 
     def classifier(self, classes: int) -> EncoderOnly:
         """It reads a text whole and scores classes, from the vector of the first token."""
-        return EncoderOnly(self._encoder(), Classifier(FirstToken(), self.width, classes))
+        return EncoderOnly(self._encoder()[0], Classifier(FirstToken(), self.width, classes))
 
-    def _encoder(self) -> Encoder:
-        blocks = [EncoderBlock(self._attention(), self._feed_forward()) for _ in range(self.layers)]
-        encoder = Encoder(self._embedding(), blocks, self._final_norm())
+    def _encoder(self) -> tuple[Encoder, Embedding]:
+        embedding, *others = self._parts(bidirectional=True)
+        encoder = Encoder(embedding, *others)
         initialise(encoder)
-        return encoder
+        return encoder, embedding
 
-    def _embedding(self) -> Embedding:
-        scale = math.sqrt(self.width)
-        return Embedding(self.vocabulary, self.width, scale=scale, positions=self.scheme.embedding)
-
-    def _attention(self) -> nn.Module:
-        part = MultiHeadAttention(self.width, self.heads, positions=self.scheme.attention)
-        return self.residual(part, self.norm(self.width))
-
-    def _feed_forward(self) -> nn.Module:
-        return self.residual(FeedForward(self.width, 4 * self.width, gelu), self.norm(self.width))
-
-    def _final_norm(self) -> nn.Module | None:
-        return self.norm(self.width) if self.residual.final_norm else None
+    def _parts(self, bidirectional: bool) -> tuple[Embedding, Any, Any]:
+        """The embedding, the blocks, and the norm after the last, if there is one."""
+        width, residual, norm = self.width, self.residual, self.norm
+        builder = BlockBuilder(width, self.heads, 4 * width, residual=residual, norm=norm, activation=gelu)
+        sizes = builder.sizes(self.length)
+        added, inside = self.positions.embedding(sizes), self.positions.attention(sizes, bidirectional)
+        blocks = (builder.encoder_blocks if bidirectional else builder.decoder_blocks)(self.layers, inside)
+        return Embedding(self.vocabulary, width, math.sqrt(width), added), blocks, builder.final_norm()
 
 
-def schemes(shape: Small, length: int, both_ways: bool) -> dict[str, Small]:
-    """The same model with every scheme of positions, for texts up to `length`; `both_ways`: the future counts too."""
-    width, heads = shape.width, shape.heads
-    made = {
-        "none": Scheme(),
-        "sinusoidal": Scheme(embedding=Sinusoidal(width)),
-        "learned": Scheme(embedding=Learned(length, width)),
-        "rotary": Scheme(attention=Rotary(width // heads)),
-        "relative (T5)": Scheme(attention=RelativeBias(heads, bidirectional=both_ways)),
-        "ALiBi": Scheme(attention=ALiBi(heads)),
-    }
-    return {name: replace(shape, scheme=scheme) for name, scheme in made.items()}
+def language_model(kind: str, vocabulary: int, width: int) -> DecoderOnly:
+    """A language model of one recurrent layer of this kind of cell, or a small Transformer with sinusoids."""
+    if kind in CELLS:
+        return cast(DecoderOnly, recurrent(vocabulary, width, dropout=0.0, answer="next", cell=CELLS[kind]))
+    return Small(vocabulary, width, positions=sinusoidal).language_model()
+
+
+def blocks_of(model: DecoderOnly) -> nn.ModuleList:
+    """The blocks of a small language model."""
+    return cast(Decoder, model.decoder).blocks
+
+
+def with_all_schemes(shape: Small, length: int, bidirectional: bool) -> dict[str, Small]:
+    """The same model with every scheme of positions, for texts up to `length`."""
+    sizes = BlockBuilder(shape.width, shape.heads, 4 * shape.width).sizes(length)
+    made = {name: (each.embedding(sizes), each.attention(sizes, bidirectional)) for name, each in SCHEMES.items()}
+    return {name: replace(shape, positions=scheme_of(*parts)) for name, parts in made.items()}

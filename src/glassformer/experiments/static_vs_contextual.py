@@ -4,103 +4,92 @@ A small language has four topics. "bank" is said of money and of rivers, "apple"
 noun and verb has one topic. Word2Vec (our skip-gram) and a small BERT learn from the same sentences, which nobody has
 told about topics.
 
-B sentences, T length, D model width, V words, N occurrences
+B sentences, T length, D model width, N occurrences
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from glassformer.experiments.finding import Finding, Progress, Row, silent
-from glassformer.experiments.learning import Dice, learn
+from glassformer.experiments.batches import Rng
+from glassformer.experiments.charts import MARKER, note, panels
+from glassformer.experiments.finding import Finding, Row, Rows
+from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLACK, BLUE, GREEN, ORANGE, PINK
 from glassformer.models import EncoderOnly, bert
 from glassformer.static import Vectors, skip_gram
 from glassformer.static.skipgram import Settings
 from glassformer.static.vectors import make_vectors
-from glassformer.tasks import MaskedBatch, masked_loss
-from glassformer.tasks.masking import chosen, hidden_at
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from glassformer.tasks.gathering import TokenBatch, token_loss
+from glassformer.tasks.masked import chosen, hidden_at
 
 NOUNS = {
-    "money": "loan cash credit deposit wallet salary",
-    "river": "water boat bridge reed mud current",
-    "fruit": "pear plum cherry orange juice pie",
-    "computers": "phone laptop software screen chip keyboard",
+    "money": ["loan", "cash", "credit", "deposit", "wallet", "salary"],
+    "river": ["water", "boat", "bridge", "reed", "mud", "current"],
+    "fruit": ["pear", "plum", "cherry", "orange", "juice", "pie"],
+    "computers": ["phone", "laptop", "software", "screen", "chip", "keyboard"],
 }
 VERBS = {
-    "money": "pays lends owes saves",
-    "river": "floats drifts flows swims",
-    "fruit": "ripens tastes bakes peels",
-    "computers": "runs updates launches connects",
+    "money": ["pays", "lends", "owes", "saves"],
+    "river": ["floats", "drifts", "flows", "swims"],
+    "fruit": ["ripens", "tastes", "bakes", "peels"],
+    "computers": ["runs", "updates", "launches", "connects"],
 }
 SENSES = {"bank": ("money", "river"), "apple": ("fruit", "computers")}
-LOOKS = {"money": (BLUE, "o"), "river": (GREEN, "^"), "fruit": (ORANGE, "s"), "computers": (PINK, "D")}
+COLOURS = {"money": BLUE, "river": GREEN, "fruit": ORANGE, "computers": PINK}
 MASK, THE, NEAR, WITH = "[MASK]", "the", "near", "with"
-WORDS = [MASK, THE, NEAR, WITH, *SENSES, *" ".join([*NOUNS.values(), *VERBS.values()]).split()]
+TOPIC = {word: topic for table in (NOUNS, VERBS) for topic, words in table.items() for word in words}
+WORDS = [MASK, THE, NEAR, WITH, *SENSES, *TOPIC]
 NUMBERS = {word: number for number, word in enumerate(WORDS)}
-TOPIC = {word: topic for table in (NOUNS, VERBS) for topic, words in table.items() for word in words.split()}
-LENGTH, HIDDEN = 9, 0.2  # words of a sentence, and the share of them that is hidden from BERT
+LENGTH, HIDDEN = 9, 0.2  # words of a sentence, and the ratio of them that is hidden from BERT
 WIDTH, RATE = 64, 3e-3
 NEAREST = 3  # neighbours that are shown
 Table = NDArray[np.float32]
 
 
-def run(
-    seed: int = 0, progress: Progress = silent, steps: int = 300, sentences: int = 3000, count: int = 40
-) -> Finding:
+def run(trial: Trial, steps: int = 300, sentences: int = 3000, count: int = 40) -> Finding:
     """Both learn; then the vectors of the two words are compared, in `count` new sentences for each sense."""
-    dice = np.random.default_rng([seed, 5])
-    texts = [_sentence(dice, topic) for topic in dice.choice([*NOUNS], size=sentences)]
-    static = skip_gram(
-        texts,
-        Settings(width=32, window=4, epochs=5, sample=0.01, seed=seed),
-        progress=lambda done, total: progress("Word2Vec", done, total),
-    )
-    model = bert(
-        len(WORDS),
-        WIDTH,
-        heads=4,
-        layers=2,
-        hidden=2 * WIDTH,
-        length=LENGTH,
-        dropout=0.0,
-        attention_dropout=0.0,
-        answer="words",
-    )
-    learn(model, partial(_masked, share=HIDDEN), masked_loss, steps, RATE, seed, progress, "BERT")
-    seen = {(word, topic): _occurrences(model, dice, word, topic, count) for word in SENSES for topic in SENSES[word]}
-    others = {
-        word: _occurrences(model, dice, word, TOPIC[word], count).mean(axis=0) for word in TOPIC if word in static
-    }
-    contextual = make_vectors(
-        [*(f"{word}/{topic}" for word, topic in seen), *others],
-        np.stack([*(each.mean(axis=0) for each in seen.values()), *others.values()]),
-    )
-    near = {(word, topic): _nearest(contextual, f"{word}/{topic}") for word, topic in seen}
+    rng = np.random.default_rng([trial.seed, 5])
+    texts = [_sentence(rng, topic) for topic in rng.choice([*NOUNS], size=sentences)]
+    settings = Settings(width=32, window=4, epochs=5, sample=0.01, seed=trial.seed)
+    static = skip_gram(texts, settings, progress=lambda done, total: trial.progress("Word2Vec", done, total))
+    make = partial(bert, dropout=0.0, attention_dropout=0.0, answer="words")
+    model = make(len(WORDS), WIDTH, heads=4, layers=2, hidden=2 * WIDTH, length=LENGTH)
+    trial.learn("BERT", model, _masked, token_loss, steps, RATE)
+    seen = {(word, topic): _occurrences(model, rng, word, topic, count) for word in SENSES for topic in SENSES[word]}
+    means = {f"{word}/{topic}": table.mean(axis=0) for (word, topic), table in seen.items()}
+    means |= {word: _occurrences(model, rng, word, TOPIC[word], count).mean(axis=0) for word in TOPIC if word in static}
+    contextual = make_vectors([*means], np.stack([*means.values()]))
+    near = {(word, topic): _nearest(contextual, f"{word}/{topic}", NEAREST) for word, topic in seen}
     around = {word: _nearest(static, word, 2 * NEAREST) for word in SENSES}
+    likeness = {
+        word: {topic: float(np.mean([_cosine(static[word], static[noun]) for noun in NOUNS[topic]])) for topic in NOUNS}
+        for word in SENSES
+    }
     facts: dict[str, float] = {
         **{f"told {word}": _told(*(seen[word, topic] for topic in SENSES[word])) for word in SENSES},
-        **{f"across {word}": _cosine(*(seen[word, topic].mean(axis=0) for topic in SENSES[word])) for word in SENSES},
-        **{f"near {word} {topic}": _share(near[word, topic], topic) for word, topic in seen},
-        **{f"static {word} {topic}": _likeness(static, word, topic) for word in SENSES for topic in NOUNS},
+        **{f"across {word}": _cosine(*(means[f"{word}/{topic}"] for topic in SENSES[word])) for word in SENSES},
+        **{
+            f"near {word} {topic}": sum(TOPIC[each] == topic for each in words) / len(words)
+            for (word, topic), words in near.items()
+        },
+        **{f"static {word} {topic}": likeness[word][topic] for word in SENSES for topic in NOUNS},
     }
-    rows: list[Row] = [
-        *({"vectors": "Word2Vec", "word": word, "neighbours": " ".join(around[word])} for word in SENSES),
-        *(
-            {"vectors": "BERT", "word": word, "sense": topic, "neighbours": " ".join(near[word, topic])}
-            for word, topic in seen
-        ),
+    rows = Rows({"vectors": "Word2Vec", "word": word, "neighbours": " ".join(around[word])} for word in SENSES)
+    rows += [
+        {"vectors": "BERT", "word": word, "sense": topic, "neighbours": " ".join(words)}
+        for (word, topic), words in near.items()
     ]
-    flat_static, flat_seen = _plane(static, rows), _spread(seen, rows)
+    nouns = [noun for topic in NOUNS for noun in NOUNS[topic]]
+    rows += _plane("Word2Vec", [(word, TOPIC.get(word, ""), static[word][None]) for word in (*SENSES, *nouns)])
+    for word in SENSES:  # each on a plane of its own
+        rows += _plane("BERT", [(word, topic, seen[word, topic]) for topic in SENSES[word]])
     listed = {key: ", ".join(words) for key, words in near.items()}
     return Finding(
         method=f"{sentences:,} sentences of {LENGTH} words were made from a grammar with four topics. `skip_gram` "
@@ -119,40 +108,40 @@ def run(
         f"{facts['across apple']:.2f}; between a word and itself in Word2Vec it is always 1.",
         holds=min(facts["told bank"], facts["told apple"]) > 0.9
         and min(facts[f"near {word} {topic}"] for word, topic in seen) > 0.6
-        and all(_mixed(facts, word) for word in SENSES),
+        and all({*sorted(NOUNS, key=likeness[word].__getitem__)[-2:]} == {*SENSES[word]} for word in SENSES),
         facts=facts,
         rows=rows,
-        draw=lambda: _draw(flat_static, flat_seen, near),
+        draw=lambda: _draw(rows),
     )
 
 
-def _sentence(dice: Dice, topic: str, must: str | None = None) -> list[str]:
+def _sentence(rng: Rng, topic: str, must: str | None = None) -> list[str]:
     """A sentence about a topic: the boat floats near the bank with the reed; one that has the word it `must` have."""
-    nouns = [*NOUNS[topic].split(), *(word for word, topics in SENSES.items() if topic in topics)]
-    first, second, third = dice.choice(nouns, size=3, replace=False).tolist()
-    verb = str(dice.choice(VERBS[topic].split()))
-    if must in VERBS[topic].split():
+    nouns = [*NOUNS[topic], *(word for word, topics in SENSES.items() if topic in topics)]
+    first, second, third = rng.choice(nouns, size=3, replace=False).tolist()
+    verb = str(rng.choice(VERBS[topic]))
+    if must in VERBS[topic]:
         verb = must
     elif must is not None and must not in (second, third):
         first = must
     return [THE, first, verb, NEAR, THE, second, WITH, THE, third]
 
 
-def _masked(dice: Dice, share: float, count: int = 32) -> MaskedBatch:
+def _masked(rng: Rng, count: int = 32) -> TokenBatch:
     """Sentences about all topics, some of whose words are hidden."""
-    drawn = [_sentence(dice, topic) for topic in dice.choice([*NOUNS], size=count)]
+    drawn = [_sentence(rng, topic) for topic in rng.choice([*NOUNS], size=count)]
     text = np.array([[NUMBERS[word] for word in sentence] for sentence in drawn])  # (B, T)
     real = np.ones_like(text, dtype=np.bool_)
-    asked = chosen(real, share, dice)
-    shown = hidden_at(text, asked, NUMBERS[MASK], len(WORDS), dice)
-    shown_, real_, text_, asked_ = (torch.from_numpy(each) for each in (shown, real, text, asked))
-    return MaskedBatch(shown_, real_, text_, asked_, tokens=text.size, answers=int(asked.sum()))
+    asked = chosen(real, HIDDEN, rng)
+    shown = hidden_at(text, asked, NUMBERS[MASK], len(WORDS), rng)
+    hidden, mask, labels, label_mask = (torch.from_numpy(each) for each in (shown, real, text, asked))
+    return TokenBatch(hidden, labels, label_mask, None, text.size, int(asked.sum()), mask)
 
 
 @torch.no_grad()
-def _occurrences(model: EncoderOnly, dice: Dice, word: str, topic: str, count: int) -> Table:
+def _occurrences(model: EncoderOnly, rng: Rng, word: str, topic: str, count: int) -> Table:
     """The vectors (N, D) of a word, verb or noun, in new sentences about a topic."""
-    drawn = [_sentence(dice, topic, word) for _ in range(count)]
+    drawn = [_sentence(rng, topic, word) for _ in range(count)]
     text = torch.tensor([[NUMBERS[each] for each in sentence] for sentence in drawn])  # (N, T)
     vectors = model.eval().hidden(text)  # (N, T, D)
     return vectors[torch.arange(count), [sentence.index(word) for sentence in drawn]].numpy()
@@ -171,82 +160,44 @@ def _cosine(one: Table, other: Table) -> float:
     return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
-def _likeness(vectors: Vectors, word: str, topic: str) -> float:
-    """The mean cosine between a word and the nouns of a topic."""
-    return float(np.mean([_cosine(vectors[word], vectors[noun]) for noun in NOUNS[topic].split()]))
-
-
-def _mixed(facts: dict[str, float], word: str) -> bool:
-    """Whether a word's one vector stands nearer to both of its topics than to any other."""
-    likeness = {topic: facts[f"static {word} {topic}"] for topic in NOUNS}
-    return min(likeness[topic] for topic in SENSES[word]) > max(
-        value for topic, value in likeness.items() if topic not in SENSES[word]
-    )
-
-
-def _nearest(vectors: Vectors, word: str, count: int = NEAREST) -> list[str]:
+def _nearest(vectors: Vectors, word: str, count: int) -> list[str]:
     """The nearest words that have one topic only."""
     return [each.word for each in vectors.near(word, len(vectors) - 1) if each.word in TOPIC][:count]
 
 
-def _share(words: list[str], topic: str) -> float:
-    return sum(TOPIC[word] == topic for word in words) / len(words)
-
-
-def _flat(table: Table) -> Table:
-    """Vectors (N, D) on their first two principal components, (N, 2)."""
+def _plane(vectors: str, tables: list[tuple[str, str, Table]]) -> list[Row]:
+    """Where the vectors (N, D) of words and their senses stand on the first two principal components of all."""
+    table = np.concatenate([each for _, _, each in tables])
     centred = table - table.mean(axis=0)
-    return np.asarray(centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T, np.float32)
-
-
-def _plane(static: Vectors, rows: list[Row]) -> dict[str, Table]:
-    """Where the nouns stand in Word2Vec; for the data too."""
-    words = [*SENSES, *" ".join(NOUNS.values()).split()]
-    places = dict(zip(words, _flat(np.stack([static[word] for word in words])), strict=True))
-    rows += [
-        {"vectors": "Word2Vec", "word": word, "sense": TOPIC.get(word, ""), "x": float(x), "y": float(y)}
-        for word, (x, y) in places.items()
+    flat = np.asarray(centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T, np.float32)
+    named = [(word, sense) for word, sense, each in tables for _ in each]
+    return [
+        {"vectors": vectors, "word": word, "sense": sense, "x": float(x), "y": float(y)}
+        for (word, sense), (x, y) in zip(named, flat, strict=True)
     ]
-    return places
 
 
-def _spread(seen: dict[tuple[str, str], Table], rows: list[Row]) -> dict[tuple[str, str], Table]:
-    """Where the occurrences of each word stand in BERT, each word on a plane of its own."""
-    places: dict[tuple[str, str], Table] = {}
-    for word, (one, other) in SENSES.items():
-        flat = _flat(np.concatenate((seen[word, one], seen[word, other])))
-        cut = len(seen[word, one])
-        places[word, one], places[word, other] = flat[:cut], flat[cut:]
-    rows += [
-        {"vectors": "BERT", "word": word, "sense": topic, "x": float(x), "y": float(y)}
-        for (word, topic), points in places.items()
-        for x, y in points
-    ]
-    return places
-
-
-def _draw(static: dict[str, Table], seen: dict[tuple[str, str], Table], near: dict[tuple[str, str], Any]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4.4), layout="constrained")
-    one, *others = figure.subplots(1, 3, width_ratios=[1.3, 1, 1])
-    for topic, (colour, marker) in LOOKS.items():
-        points = np.stack([static[word] for word in NOUNS[topic].split()])
-        one.scatter(*points.T, color=colour, marker=marker, label=topic)
-    for word in SENSES:
-        one.scatter(*static[word], color=BLACK, marker="*", s=150, zorder=3)
-        one.annotate(word, static[word], xytext=(8, 4), textcoords="offset points", weight="bold")
-    one.set_title("Word2Vec: one vector for each word")
-    axes: Axes
+def _draw(rows: Rows) -> Figure:
+    figure, (one, *others) = panels(3, 11, 4.4, width_ratios=[1.3, 1, 1])
+    points = Rows(row for row in rows if "x" in row)
+    for topic, colour in COLOURS.items():
+        _scatter(one, points.where(vectors="Word2Vec", sense=topic), colour, topic)
+    for row in points.where(vectors="Word2Vec", sense=""):
+        one.scatter(row["x"], row["y"], color=BLACK, marker="*", s=150, zorder=3)
+        note(one, row["word"], (row["x"], row["y"]), (8, 4), weight="bold")
+    one.set(title="Word2Vec: one vector for each word", ylabel="second principal component")
+    one.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4, handletextpad=0.1, columnspacing=1)
     for axes, word in zip(others, SENSES, strict=True):
         for topic in SENSES[word]:
-            colour, marker = LOOKS[topic]
-            label = f"near: {', '.join(near[word, topic])}"
-            axes.scatter(*seen[word, topic].T, color=colour, marker=marker, alpha=0.6, label=label)
-        axes.set_title(f'BERT: "{word}" in {sum(len(seen[word, topic]) for topic in SENSES[word])} sentences')
+            neighbours = rows.where(vectors="BERT", word=word, sense=topic)[0]["neighbours"]
+            own, label = points.where(vectors="BERT", word=word, sense=topic), ", ".join(neighbours.split())
+            _scatter(axes, own, COLOURS[topic], f"near: {label}", alpha=0.6)
+        axes.set_title(f'BERT: "{word}" in {len(points.where(vectors="BERT", word=word))} sentences')
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12))
     for axes in (one, *others):
         axes.set(xlabel="first principal component", xticks=[], yticks=[])
-    one.set_ylabel("second principal component")
-    one.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=4, handletextpad=0.1, columnspacing=1)
     return figure
+
+
+def _scatter(axes: Axes, rows: Rows, colour: str, label: str, alpha: float = 1.0) -> None:
+    axes.scatter(rows.column("x"), rows.column("y"), color=colour, marker=MARKER[colour], alpha=alpha, label=label)

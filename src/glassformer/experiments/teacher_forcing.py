@@ -10,49 +10,46 @@ B sequences, T length, V vocabulary
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
 import torch
 import torch.nn.functional as F
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from glassformer.experiments.finding import Finding, Progress, Row, silent
-from glassformer.experiments.small import Scheme, Small
-from glassformer.experiments.timing import quickest
+from glassformer.experiments.charts import bars, lines, log_ticks, panels
+from glassformer.experiments.finding import Finding, Rows
+from glassformer.experiments.measures import quickest
+from glassformer.experiments.small import language_model
+from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, ORANGE
 from glassformer.models import DecoderOnly
-from glassformer.parts.positions import Sinusoidal
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 VOCABULARY, WIDTH, BATCH = 100, 64, 8
 ROUNDS = 3  # of the clock
 PARALLEL, STEPWISE = "all places at once", "step by step"
-COLOURS = {PARALLEL: (BLUE, "o"), STEPWISE: (ORANGE, "s")}
 
 
-def run(seed: int = 0, progress: Progress = silent, lengths: Sequence[int] = (8, 16, 32, 64, 128)) -> Finding:
+def run(trial: Trial, lengths: Sequence[int] = (8, 16, 32, 64, 128)) -> Finding:
     """One training step both ways, at several lengths: loss, gradient, and the clock."""
-    model = Small(VOCABULARY, WIDTH, scheme=Scheme(embedding=Sinusoidal(WIDTH))).language_model()
-    dice = torch.Generator().manual_seed(seed)
+    model = language_model("Transformer", VOCABULARY, WIDTH).double()
+    rng = torch.Generator().manual_seed(trial.seed)
     ways: dict[str, Callable[[DecoderOnly, Tensor, Tensor], Tensor]] = {PARALLEL: at_once, STEPWISE: step_by_step}
-    rows: list[Row] = []
+    rows = Rows()
     loss_error = gradient_error = 0.0
-    for done, length in enumerate(lengths, start=1):
-        text = torch.randint(VOCABULARY, (BATCH, length + 1), generator=dice)  # (B, T + 1)
-        found = {}
+    for length in trial.each("training both ways", lengths):
+        text = torch.randint(VOCABULARY, (BATCH, length + 1), generator=rng)  # (B, T + 1)
+        found = []
         for name, way in ways.items():
-            loss, gradient, seconds = _timed(model, way, text[:, :-1], text[:, 1:])
-            found[name] = loss, gradient
+            loss, seconds = quickest(partial(_step, model, way, text), ROUNDS)
+            gradient = nn.utils.parameters_to_vector([p.grad for p in model.parameters() if p.grad is not None])
+            found.append((loss, gradient))
             rows.append({"way": name, "length": length, "loss": loss, "seconds": seconds})
-        (one, by_one), (other, by_other) = found[PARALLEL], found[STEPWISE]
+        (one, by_one), (other, by_other) = found
         loss_error = max(loss_error, abs(one - other) / one)
         gradient_error = max(gradient_error, ((by_one - by_other).norm() / by_one.norm()).item())
-        progress("training both ways", done, len(lengths))
-    times = {(row["way"], row["length"]): row["seconds"] for row in rows}
-    speeds = [times[STEPWISE, length] / times[PARALLEL, length] for length in lengths]
-    facts = {"loss_error": loss_error, "gradient_error": gradient_error, "speed": speeds[-1], "speed_short": speeds[0]}
+    parallel, stepwise = (rows.where(way=name).column("seconds") for name in ways)
+    speeds = [slow / fast for slow, fast in zip(stepwise, parallel, strict=True)]
     return Finding(
         method=f"A decoder of 2 layers, width {WIDTH}, in double precision, read {BATCH} random sequences of "
         f"{lengths[0]} to {lengths[-1]} tokens: once all places together, and once a place at a time, each from the "
@@ -62,62 +59,48 @@ def run(seed: int = 0, progress: Progress = silent, lengths: Sequence[int] = (8,
         f"all places at once are {speeds[0]:.1f} times as fast at {lengths[0]} tokens and {speeds[-1]:.0f} times at "
         f"{lengths[-1]}.",
         holds=loss_error < 1e-10 and gradient_error < 1e-10 and speeds[-1] > max(2.0, speeds[0]),
-        facts=facts,
+        facts={
+            "loss_error": loss_error,
+            "gradient_error": gradient_error,
+            "speed": speeds[-1],
+            "speed_short": speeds[0],
+        },
         rows=rows,
         draw=lambda: _draw(rows, lengths, speeds),
     )
 
 
-def at_once(model: DecoderOnly, text: Tensor, right: Tensor) -> Tensor:
-    """The mean loss of `right` (B, T) after each of `text` (B, T), in one pass."""
-    return F.cross_entropy(model(text).flatten(0, 1), right.flatten())
+def at_once(model: DecoderOnly, text: Tensor, labels: Tensor) -> Tensor:
+    """The mean loss of `labels` (B, T) after each of `text` (B, T), in one pass."""
+    return F.cross_entropy(model(text).flatten(0, 1), labels.flatten())
 
 
-def step_by_step(model: DecoderOnly, text: Tensor, right: Tensor) -> Tensor:
+def step_by_step(model: DecoderOnly, text: Tensor, labels: Tensor) -> Tensor:
     """The same, a place at a time: read the tokens so far, score the next."""
     places = range(text.shape[1])
-    return torch.stack([F.cross_entropy(model(text[:, : t + 1])[:, -1], right[:, t]) for t in places]).mean()
+    return torch.stack([F.cross_entropy(model(text[:, : t + 1])[:, -1], labels[:, t]) for t in places]).mean()
 
 
-def _timed(
-    model: DecoderOnly, way: Callable[[DecoderOnly, Tensor, Tensor], Tensor], text: Tensor, right: Tensor
-) -> tuple[float, Tensor, float]:
-    """The loss, its gradient as one vector, and the seconds of both."""
-    model.double()
-
-    def both() -> float:
-        model.zero_grad()
-        loss = way(model, text, right)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.item()
-
-    loss, seconds = quickest(both, ROUNDS)
-    gradient = nn.utils.parameters_to_vector([p.grad for p in model.parameters() if p.grad is not None])
-    return loss, gradient, seconds
+def _step(model: DecoderOnly, way: Callable[..., Tensor], text: Tensor) -> float:
+    """The loss; the parameters keep its gradient."""
+    model.zero_grad()
+    loss = way(model, text[:, :-1], text[:, 1:])
+    loss.backward()  # type: ignore[no-untyped-call]
+    return loss.item()
 
 
-def _draw(rows: list[Row], lengths: Sequence[int], speeds: Sequence[float]) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10.5, 3.5), layout="constrained")
-    loss, time, speed = figure.subplots(1, 3)
-    for name, (colour, marker) in COLOURS.items():
-        own = [row for row in rows if row["way"] == name]
-        style = {"color": colour, "marker": marker, "label": name}
-        wide = {"markersize": 9, "markerfacecolor": "none"} if name == STEPWISE else {}
-        loss.plot(lengths, [row["loss"] for row in own], linestyle="", **{**style, **wide})
-        time.plot(lengths, [1e3 * row["seconds"] for row in own], **style)
+def _draw(rows: Rows, lengths: Sequence[int], speeds: Sequence[float]) -> Figure:
+    figure, (loss, time, speed) = panels(3, 10.5, 3.5)
+    lines(loss, rows, "length", "loss", "way", {PARALLEL: BLUE}, linestyle="")
+    lines(loss, rows, "length", "loss", "way", {STEPWISE: ORANGE}, linestyle="", markersize=9, fillstyle="none")
     loss.set(title="The same loss", ylabel="mean loss (nats)")
     loss.legend()
+    lines(time, rows, "length", "seconds", "way", {PARALLEL: BLUE, STEPWISE: ORANGE}, scale=1000)
     time.set(title="Not the same time", ylabel="loss and gradient (ms)", yscale="log")
-    speed.bar(range(len(lengths)), speeds, color=BLUE)
-    for place, value in enumerate(speeds):
-        speed.annotate(f"{value:.1f} ×", (place, value), xytext=(0, 2), textcoords="offset points", ha="center")
-    speed.set(title="How much faster", ylabel="step by step / all at once", xlabel="tokens in a sequence")
-    speed.set_xticks(range(len(lengths)), lengths)
-    speed.grid(visible=False, axis="x")
-    for axes in (loss, time):
-        axes.set(xlabel="tokens in a sequence", xscale="log")
-        axes.set_xticks(lengths, lengths)
-        axes.minorticks_off()
+    bars(speed, lengths, {"": speeds}, {"": BLUE}, form="%.1f ×")
+    speed.set(title="How much faster", ylabel="step by step / all at once")
+    log_ticks(loss, lengths)
+    log_ticks(time, lengths)
+    for axes in (loss, time, speed):
+        axes.set_xlabel("tokens in a sequence")
     return figure

@@ -1,5 +1,4 @@
 """Looking inside: record what a model does, and read it back."""
 
-from glassformer.looking.record import Trace, record
-
-__all__ = ["Trace", "record"]
+from glassformer.looking.record import Trace as Trace
+from glassformer.looking.record import record as record

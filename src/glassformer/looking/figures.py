@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.errors import InputError
-from glassformer.looking.style import save
+from glassformer.looking.style import MAP, save
 
 MOST_NUMBERS = 20  # labels up to which a confusion matrix shows its counts
 SHORT = 3  # letters of labels that stand upright side by side
@@ -30,7 +30,7 @@ def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str
     height = 1.8 + 0.34 * len(rows) + 0.07 * max(map(len, columns))
     figure = Figure(figsize=(min(width, LARGEST), min(height, LARGEST)), layout="constrained")
     axes = figure.subplots()
-    image = axes.imshow(weights.float().cpu().numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
+    image = axes.imshow(weights.float().cpu().numpy(), cmap=MAP, vmin=0, vmax=1, aspect="auto")
     axes.set_xticks(range(len(columns)), columns, rotation=60, ha="right", rotation_mode="anchor", parse_math=False)
     axes.set_yticks(range(len(rows)), rows, parse_math=False)  # $ is a dollar
     axes.set_xlabel("read (source tokens)")
@@ -41,14 +41,14 @@ def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str
 
 
 def confusion_figure(counts: Any, labels: Sequence[str], path: Path, title: str = "") -> None:
-    """Who was taken for whom: counts (C, C), a row for each right label, a column for each that was said."""
+    """The confusion matrix: counts (C, C), a row for each true label, a column for each predicted one."""
     from matplotlib.figure import Figure
 
     side = min(3 + 0.45 * len(labels), LARGEST)
     figure = Figure(figsize=(side + 1, side), layout="constrained")
     axes = figure.subplots()
     shares = counts / counts.sum(axis=1, keepdims=True).clip(min=1)
-    image = axes.imshow(shares, cmap="viridis", vmin=0, vmax=1)
+    image = axes.imshow(shares, cmap=MAP, vmin=0, vmax=1)
     turned: dict[str, Any] = (
         {"rotation": 60, "ha": "right", "rotation_mode": "anchor"} if max(map(len, labels)) > SHORT else {}
     )
@@ -58,10 +58,10 @@ def confusion_figure(counts: Any, labels: Sequence[str], path: Path, title: str 
         for row, column in ((r, c) for r in range(len(labels)) for c in range(len(labels))):
             colour = "black" if shares[row, column] > 0.6 else "white"
             axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=colour, fontsize=9)
-    axes.set_xlabel("said")
-    axes.set_ylabel("right")
+    axes.set_xlabel("predicted label")
+    axes.set_ylabel("true label")
     axes.set_title(title, fontsize=10, parse_math=False)
-    figure.colorbar(image, ax=axes, label="share of the right label", shrink=0.9)
+    figure.colorbar(image, ax=axes, label="fraction of the true label", shrink=0.9)
     save(figure, path)
 
 

@@ -1,4 +1,4 @@
-"""Recording: run a model as usual, and keep what its attention heads looked at, and what its cells remembered.
+"""Recording: run a model, and keep the weights of its attention and the states of its recurrent cells.
 
     with record(model) as trace:
         model(source, target)
@@ -30,8 +30,8 @@ from glassformer.parts.recurrent import Observe, Phases, Recurrent
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
 
 Watched = MultiHeadAttention | Alignment | Recurrent
-# What a part is for, by the name that it has in its block or stack.
-KINDS: dict[type[nn.Module], dict[str, str]] = {
+# The kind of a part in a trace, by the attribute that holds it in its block or stack.
+KIND_OF_PART: dict[type[nn.Module], dict[str, str]] = {
     EncoderBlock: {"attention": "encoder"},
     DecoderBlock: {"self_attention": "decoder", "cross_attention": "cross"},
     RecurrentEncoder: {"layers": "encoder"},
@@ -71,7 +71,7 @@ class Trace:
                 f"nothing was recorded of the {kind} attention in layer {layer}: run the model inside record()"
             )
         if len({len(weights) for weights in calls}) > 1:
-            raise InputError("sentences came or went between the recorded calls: read them one by one from `calls`")
+            raise InputError("the number of sentences changed between calls: read them one by one from `calls`")
         if len(calls) > 1 and any(weights.shape[2] > 1 for weights in calls):
             raise InputError(f"the {kind} attention ran {len(calls)} times: read the calls one by one from `calls`")
         keys = max(weights.shape[-1] for weights in calls)
@@ -87,7 +87,7 @@ class Trace:
             raise InputError(f"nothing was recorded of cells {kind} {layer} {direction}; there is: {known}")
         calls = self.cells[kind, layer, direction]
         if len({len(phases["hidden"]) for phases in calls}) > 1:
-            raise InputError("sentences came or went between the recorded calls: read them one by one from `cells`")
+            raise InputError("the number of sentences changed between calls: read them one by one from `cells`")
         return {name: torch.cat([phases[name] for phases in calls], dim=1) for name in calls[0]}
 
 
@@ -114,19 +114,7 @@ def record(model: nn.Module) -> Iterator[Trace]:
             part.observe = None
 
 
-def _kind(block: nn.Module, name: str, part: Watched) -> str:
-    """What the part of this name is for in its block."""
-    kinds = next(kinds for kind, kinds in KINDS.items() if isinstance(block, kind))
-    return kinds.get(name.split(".")[0], _alone(part))
-
-
-def _alone(part: Watched) -> str:
-    """What a part is called that stands in no block."""
-    return "recurrent" if isinstance(part, Recurrent) else "attention"
-
-
 def _keep_in(calls: list[Tensor]) -> Callable[[Tensor], None]:
-    """An observer that keeps what it is shown."""
     return lambda weights: calls.append(weights.detach())
 
 
@@ -141,12 +129,12 @@ def _keep_cells(cells: dict[tuple[str, int, str], list[Phases]], kind: str, firs
 
 def _watched(model: nn.Module) -> Iterator[tuple[str, Watched]]:
     """Every part of a model that can be watched with its kind, in the order of the layers."""
-    inside: set[nn.Module] = set()
-    for block in model.modules():
-        for name, part in block.named_modules() if isinstance(block, tuple(KINDS)) else ():
-            if isinstance(part, Watched) and part not in inside:
-                inside.add(part)
-                yield _kind(block, name, part), part
-    for part in model.modules():
-        if isinstance(part, Watched) and part not in inside:
-            yield _alone(part), part
+    tables = KIND_OF_PART.items()
+    blocks = [(block, kinds) for block in model.modules() for kind, kinds in tables if isinstance(block, kind)]
+    seen: set[nn.Module] = set()
+    for block, kinds in [*blocks, (model, {})]:  # last, what stands in no block
+        for name, part in block.named_modules():
+            if isinstance(part, Watched) and part not in seen:
+                seen.add(part)
+                alone = "recurrent" if isinstance(part, Recurrent) else "attention"
+                yield kinds.get(name.split(".")[0], alone), part

@@ -1,23 +1,23 @@
-"""BART: the paper's Transformer with learned positions and normed embeddings, trained to mend spoilt text."""
+"""BART and Marian: the paper's Transformer with learned positions and normed embeddings, or with sinusoids."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from torch import nn
 
-from glassformer.models.encoder_decoder import EncoderDecoder
-from glassformer.models.family import family
+from glassformer.models.family import family, variant
 from glassformer.models.initialise import initialise
-from glassformer.parts.attention import MultiHeadAttention
-from glassformer.parts.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
+from glassformer.models.shapes import EncoderDecoder
+from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.embeddings import Embedding, TiedHead
-from glassformer.parts.feedforward import Activation, FeedForward, Linear, gelu
-from glassformer.parts.norms import LayerNorm, PostNorm
-from glassformer.parts.positions import Learned
+from glassformer.parts.feedforward import Activation, Linear, gelu, silu
+from glassformer.parts.norms import LayerNorm, Norm, PostNorm, Residual
+from glassformer.parts.schemes import Positions, learned, sinusoidal
 
 
-@family
+@family(answers=["target"])
 def bart(
     vocabulary: int = 50_265,
     width: int = 768,
@@ -33,62 +33,51 @@ def bart(
     attention_dropout: float = 0.0,
     inner_dropout: float = 0.0,
     activation: Activation = gelu,
+    gated: bool = False,
+    norm: Norm = LayerNorm,
+    residual: Residual = PostNorm,
+    positions: Positions = learned,
+    embedding_norm: bool = True,
     scaled: bool = False,
     linear: Linear = nn.Linear,
 ) -> EncoderDecoder:
-    """The model of "BART: Denoising Sequence-to-Sequence Pre-training", for texts up to `length` tokens."""
+    """The model of "BART: Denoising Sequence-to-Sequence Pre-training", for texts up to `length` tokens.
+
+    Source and target share one table of tokens; each side has positions and an embedding norm of its own.
+    """
+    reading = BlockBuilder(width, heads, hidden, dropout, attention_dropout, inner_dropout=inner_dropout, linear=linear)
+    reading = replace(reading, residual=residual, norm=norm, activation=activation, gated=gated)
+    writing = replace(reading, heads=decoder_heads or heads, hidden=decoder_hidden or hidden)
+    # The first two rows of BART's tables of positions stay unused; sinusoids stand in halves, as in Marian.
+    sizes, writing_sizes = (each.sizes(length, skip=2, interleaved=False) for each in (reading, writing))
 
     def embed() -> Embedding:
-        return Embedding(
-            vocabulary,
-            width,
-            scale=math.sqrt(width) if scaled else 1.0,
-            positions=Learned(length, width, skip=2),  # the first two rows of BART's tables are of no use
-            norm=LayerNorm(width),
-            dropout=dropout,
-        )
+        scale, last = math.sqrt(width) if scaled else 1.0, norm(width) if embedding_norm else None
+        return Embedding(vocabulary, width, scale, positions.embedding(sizes), last, dropout)
 
-    source, target = embed(), embed()
+    source = embed()
+    target = embed() if embedding_norm or positions is learned else source
     target.weight = source.weight
-    return post_norm_pair(
-        (source, target),
-        (heads, decoder_heads or heads),
-        (layers, decoder_layers or layers),
-        (hidden, decoder_hidden or hidden),
-        (dropout, attention_dropout, inner_dropout),
-        activation,
-        linear,
-    )
-
-
-def post_norm_pair(
-    embeddings: tuple[Embedding, Embedding],
-    heads: tuple[int, int],
-    layers: tuple[int, int],
-    hidden: tuple[int, int],
-    dropouts: tuple[float, float, float],
-    activation: Activation,
-    linear: Linear,
-) -> EncoderDecoder:
-    """A post-norm encoder and decoder, whose numbers may differ; the head is tied, with a bias.
-
-    `dropouts`: on what each part adds to the residual stream, on attention weights, inside feed-forward.
-    """
-    (source, target), (dropout, of_attention, inner) = embeddings, dropouts
-    width = source.width
-
-    def attention(heads: int) -> nn.Module:
-        part = MultiHeadAttention(width, heads, dropout=of_attention, linear=linear)
-        return PostNorm(part, LayerNorm(width), dropout)
-
-    def feed_forward(hidden: int) -> nn.Module:
-        return PostNorm(FeedForward(width, hidden, activation, inner, linear=linear), LayerNorm(width), dropout)
-
-    encoder = Encoder(source, [EncoderBlock(attention(heads[0]), feed_forward(hidden[0])) for _ in range(layers[0])])
-    decoder = Decoder(
-        target,
-        [DecoderBlock(attention(heads[1]), attention(heads[1]), feed_forward(hidden[1])) for _ in range(layers[1])],
-    )
-    initialise(encoder)
-    initialise(decoder)
+    encoder = reading.encoder(source, layers, positions.attention(sizes, True))
+    backwards = positions.attention(writing_sizes, False)
+    decoder = writing.decoder(target, decoder_layers or layers, backwards, cross=True)
+    initialise(encoder, decoder)
     return EncoderDecoder(encoder, decoder, TiedHead(target, bias=True))
+
+
+marian = variant(
+    "marian",
+    bart,
+    """The translator of "Marian: Fast Neural Machine Translation in C++" and of the OPUS-MT models.
+
+    It is BART with sinusoidal positions and without the norm of the embeddings, which are scaled by √width instead.
+    """,
+    vocabulary=58_101,
+    width=512,
+    heads=8,
+    hidden=2048,
+    activation=silu,
+    positions=sinusoidal,
+    embedding_norm=False,
+    scaled=True,
+)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
-from glassformer.models.encoder_decoder import EncoderDecoder
 from glassformer.models.family import family
-from glassformer.models.gpt2 import gpt2_decoder
-from glassformer.models.vit import vit_encoder
-from glassformer.parts.embeddings import Head, TiedHead
+from glassformer.models.initialise import initialise
+from glassformer.models.shapes import EncoderDecoder
+from glassformer.parts.builder import BlockBuilder
+from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.feedforward import Activation, gelu, gelu_tanh
+from glassformer.parts.patches import PatchEmbedding
+from glassformer.parts.positions import Learned
 
 
-@family
+@family(answers=["caption"])
 def captioner(
     vocabulary: int = 50_257,
     image: int = 224,
@@ -20,7 +24,7 @@ def captioner(
     width: int = 768,
     heads: int = 12,
     layers: int = 12,
-    hidden: int = 3072,
+    hidden: int | None = 3072,
     length: int = 1024,
     dropout: float = 0.1,
     *,
@@ -41,37 +45,20 @@ def captioner(
 ) -> EncoderDecoder:
     """A ViT that reads images and a GPT-2 that writes captions: `model(pixels, target)`.
 
-    What is said of the image's side alone begins with `image_`; where it is not said, both sides are alike.
+    Arguments that begin with `image_` are for the image's side; where they are missing, both sides are alike.
     """
-    seen = image_width or width
-    encoder = vit_encoder(
-        image=image,
-        patch=patch,
-        width=seen,
-        heads=image_heads or heads,
-        layers=image_layers or layers,
-        hidden=image_hidden or hidden,
-        dropout=image_dropout,
-        colours=colours,
-        attention_dropout=image_attention_dropout,
-        activation=image_activation,
-        epsilon=image_epsilon,
-    )
-    if seen != width:
-        encoder.norm = nn.Sequential(encoder.norm, nn.Linear(seen, width))
-    decoder = gpt2_decoder(
-        vocabulary=vocabulary,
-        width=width,
-        heads=heads,
-        layers=layers,
-        hidden=hidden,
-        length=length,
-        dropout=dropout,
-        embedding_dropout=embedding_dropout,
-        attention_dropout=attention_dropout,
-        activation=activation,
-        epsilon=epsilon,
-        source=True,
-    )
-    head = TiedHead(decoder.embedding) if tie_output else Head(width, vocabulary)
-    return EncoderDecoder(encoder, decoder, head)
+    hidden = 4 * width if hidden is None else hidden
+    image_sizes = (image_width or width, image_heads or heads, image_hidden or hidden)
+    seeing = BlockBuilder(*image_sizes, image_dropout, image_attention_dropout)
+    seeing = replace(seeing, activation=image_activation, epsilon=image_epsilon)
+    writing = BlockBuilder(width, heads, hidden, dropout, attention_dropout, activation=activation, epsilon=epsilon)
+    patches = PatchEmbedding(image, patch, seeing.width, colours, image_dropout)
+    encoder = seeing.encoder(patches, image_layers or layers)
+    initialise(encoder)
+    if seeing.width != width:
+        encoder.norm = nn.Sequential(encoder.norm, nn.Linear(seeing.width, width))
+    rate = dropout if embedding_dropout is None else embedding_dropout
+    embedding = Embedding(vocabulary, width, positions=Learned(length, width), dropout=rate)
+    decoder = writing.decoder(embedding, layers, cross=True)
+    initialise(decoder)
+    return EncoderDecoder(encoder, decoder, TiedHead(embedding) if tie_output else Head(width, vocabulary))

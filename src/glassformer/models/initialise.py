@@ -11,16 +11,16 @@ norms               weight 1, bias 0
 import torch
 from torch import nn
 
-from glassformer.parts.norms import PostNorm, PreNorm
+from glassformer.parts.norms import ResidualBranch
 
 
 @torch.no_grad()
-def initialise(stack: nn.Module) -> None:
-    """Set the matrices and biases of a stack (an encoder or a decoder); embeddings and heads have set themselves."""
-    branches = [module.part for module in stack.modules() if isinstance(module, PreNorm | PostNorm)]
-    for branch in branches:
-        for name, module in branch.named_modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight, gain=len(branches) ** -0.5 if name == "output" else 1.0)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+def initialise(*stacks: nn.Module) -> None:
+    """Set the matrices and biases of stacks (encoders or decoders); embeddings and heads have set themselves."""
+    for stack in stacks:
+        branches = [module.part for module in stack.modules() if isinstance(module, ResidualBranch)]
+        linears = [each for branch in branches for each in branch.named_modules() if isinstance(each[1], nn.Linear)]
+        for name, linear in linears:
+            nn.init.xavier_uniform_(linear.weight, gain=len(branches) ** -0.5 if name == "output" else 1.0)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
-from glassformer.models.decoder_only import DecoderOnly
+from glassformer.errors import ConfigurationError
 from glassformer.models.family import family
 from glassformer.models.initialise import initialise
-from glassformer.parts.attention import MultiHeadAttention
-from glassformer.parts.blocks import Decoder, DecoderBlock
+from glassformer.models.shapes import DecoderOnly
+from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import Activation, GatedFeedForward, Linear, silu
-from glassformer.parts.norms import PreNorm, RMSNorm
-from glassformer.parts.positions import Rotary
+from glassformer.parts.feedforward import Activation, Linear, silu
+from glassformer.parts.norms import Norm, PreNorm, Residual, RMSNorm
+from glassformer.parts.schemes import Positions, rotary
+
+ANGLES = 10_000.0  # the base of rotary angles in the paper
 
 
-@family
+@family(answers=["next"])
 def llama(
     vocabulary: int = 32_000,
     width: int = 288,
@@ -29,8 +33,12 @@ def llama(
     head_width: int | None = None,
     attention_dropout: float = 0.0,
     activation: Activation = silu,
+    gated: bool = True,
+    norm: Norm = RMSNorm,
+    residual: Residual = PreNorm,
+    positions: Positions = rotary,
     epsilon: float = 1e-5,
-    base: float = 10_000.0,
+    base: float = ANGLES,
     attention_bias: bool = False,
     feed_forward_bias: bool = False,
     tie_output: bool = False,
@@ -40,28 +48,14 @@ def llama(
 
     Rotary positions know no limit: `length` is what the model was made for, not what it refuses.
     """
+    if positions is not rotary and base != ANGLES:
+        raise ConfigurationError(f"base = {base:g} has no effect: it is for rotary positions only")
     head_width = width // heads if head_width is None else head_width
-    rotary = Rotary(head_width, base)
-
-    def attention() -> nn.Module:
-        part = MultiHeadAttention(
-            width,
-            heads,
-            key_value_heads=key_value_heads,
-            head_width=head_width,
-            bias=attention_bias,
-            dropout=attention_dropout,
-            positions=rotary,
-            linear=linear,
-        )
-        return PreNorm(part, RMSNorm(width, epsilon), dropout)
-
-    def feed_forward() -> nn.Module:
-        part = GatedFeedForward(width, hidden, activation, bias=feed_forward_bias, linear=linear)
-        return PreNorm(part, RMSNorm(width, epsilon), dropout)
-
-    embedding = Embedding(vocabulary, width, dropout=dropout)
-    blocks = [DecoderBlock(attention(), None, feed_forward()) for _ in range(layers)]
-    decoder = Decoder(embedding, blocks, RMSNorm(width, epsilon))
+    blocks = BlockBuilder(width, heads, hidden, dropout, attention_dropout, key_value_heads, head_width, linear=linear)
+    blocks = replace(blocks, attention_bias=attention_bias, feed_forward_bias=feed_forward_bias)
+    blocks = replace(blocks, residual=residual, norm=norm, epsilon=epsilon, activation=activation, gated=gated)
+    sizes = blocks.sizes(length, base=base)
+    embedding = Embedding(vocabulary, width, positions=positions.embedding(sizes), dropout=dropout)
+    decoder = blocks.decoder(embedding, layers, positions.attention(sizes, False))
     initialise(decoder)
     return DecoderOnly(decoder, TiedHead(embedding) if tie_output else Head(width, vocabulary))

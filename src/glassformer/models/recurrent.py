@@ -11,22 +11,28 @@ from typing import Literal
 from torch import nn
 
 from glassformer.errors import ConfigurationError
-from glassformer.models.decoder_only import DecoderOnly
-from glassformer.models.encoder_decoder import EncoderDecoder
-from glassformer.models.encoder_only import EncoderOnly
 from glassformer.models.family import family
-from glassformer.parts.alignment import Alignment, MultiplicativeScore, Score
+from glassformer.models.shapes import DecoderOnly, EncoderDecoder, EncoderOnly
+from glassformer.parts.alignment import Alignment, MultiplicativeScore, ScoreKind
 from glassformer.parts.checks import check_positive
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.heads import Scores
-from glassformer.parts.recurrent import LSTM, Cell, Recurrent
+from glassformer.parts.heads import Classifier
+from glassformer.parts.recurrent import LSTM, CellKind, Recurrent
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder, each_word, everything, the_end
 
 Answer = Literal["target", "next", "classes", "tags", "vectors"]
 RecurrentModel = EncoderDecoder | DecoderOnly | EncoderOnly
 
 
-@family
+@family(
+    only={
+        "attention": ("target",),
+        "bidirectional": ("target", "classes", "tags", "vectors"),
+        "tie_output": ("target", "next"),
+        "tie_source": ("target",),
+        "truncate": ("next",),
+    }
+)
 def recurrent(
     vocabulary: int,
     width: int = 256,
@@ -34,8 +40,8 @@ def recurrent(
     dropout: float = 0.1,
     *,
     answer: Answer = "target",
-    cell: type[Cell] = LSTM,
-    attention: Score | None = MultiplicativeScore,
+    cell: CellKind = LSTM,
+    attention: ScoreKind = MultiplicativeScore,
     bidirectional: bool = False,
     classes: int = 2,
     target_vocabulary: int | None = None,
@@ -43,7 +49,9 @@ def recurrent(
     tie_source: bool = True,
     tie_output: bool = True,
 ) -> RecurrentModel:
-    """A model of recurrent layers, which answers with
+    """A model of recurrent layers: RNN, GRU or LSTM.
+
+    It answers with
 
     - the words of a `target` (B, T, V): an encoder reads the source, a decoder begins with its last states and writes.
       With `attention` it looks back at all of the source's words; without, these states are all it knows;
@@ -52,9 +60,9 @@ def recurrent(
     - `classes` of the whole text (B, C), from the state when all is read;
     - `tags`, one of so many `classes` for each word (B, T, C); or its `vectors` (B, T, D).
 
-    Where it reads both ways (`bidirectional`), each way has half the width. `tie_source` and `tie_output` share tables
+    Where it is `bidirectional`, each direction has half of the width. `tie_source` and `tie_output` share tables
     of words as in the transformer.
-    """  # noqa: D400, D415
+    """
     check_positive(width=width, layers=layers)
     if bidirectional and width % 2:
         raise ConfigurationError(f"width {width} does not divide into two directions: make it even")
@@ -84,10 +92,10 @@ def recurrent(
         return DecoderOnly(RecurrentDecoder(source, reads(), None, dropout, truncate), head(source))
     if answer == "classes":
         ends = RecurrentEncoder(source, reads(), dropout, the_end)
-        return EncoderOnly(ends, Scores(width, classes, dropout))
+        return EncoderOnly(ends, Classifier(None, width, classes, dropout))
     if answer in ("tags", "vectors"):
         each = RecurrentEncoder(source, reads(), dropout, each_word)
-        return EncoderOnly(each, Scores(width, classes) if answer == "tags" else None)
+        return EncoderOnly(each, Classifier(None, width, classes) if answer == "tags" else None)
     raise ConfigurationError(
         f'a recurrent model answers with "target", "next", "classes", "tags" or "vectors", not "{answer}"'
     )

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 
-from glassformer.models.encoder_decoder import EncoderDecoder
+from glassformer.errors import ConfigurationError
 from glassformer.models.family import family
 from glassformer.models.initialise import initialise
-from glassformer.parts.attention import MultiHeadAttention
-from glassformer.parts.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
+from glassformer.models.shapes import EncoderDecoder
+from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import FeedForward, GatedFeedForward, Linear, gelu_tanh, relu
-from glassformer.parts.norms import PreNorm, RMSNorm, Scale
-from glassformer.parts.positions import RelativeBias
+from glassformer.parts.feedforward import Activation, Linear, gelu_tanh, relu
+from glassformer.parts.norms import Norm, RMSNorm, Scale
+from glassformer.parts.schemes import Positions, relative
+
+BUCKETS, DISTANCE = 32, 128  # of relative positions in the paper
 
 
-@family
+@family(answers=["target"])
 def t5(
     vocabulary: int = 32_128,
     width: int = 512,
@@ -29,8 +33,12 @@ def t5(
     decoder_layers: int | None = None,
     head_width: int = 64,
     gated: bool = False,
-    buckets: int = 32,
-    distance: int = 128,
+    activation: Activation | None = None,
+    norm: Norm = RMSNorm,
+    positions: Positions = relative,
+    length: int = 512,
+    buckets: int = BUCKETS,
+    distance: int = DISTANCE,
     epsilon: float = 1e-6,
     tie_output: bool = True,
     scaled: bool | None = None,
@@ -39,42 +47,24 @@ def t5(
     """The model of "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer".
 
     As in the paper it is plain (ReLU) and tied; version 1.1 is `gated` (GELU) and not tied. What a tied head reads is
-    `scaled` by 1/√D, unless told otherwise. Attention is not divided by √d: the original's initialisation saw to that.
+    `scaled` by 1/√D by default. Attention scores are not divided by √d: the initial weights of the queries are.
     """
-
-    def attention(positions: RelativeBias | None) -> nn.Module:
-        part = MultiHeadAttention(
-            width,
-            heads,
-            head_width=head_width,
-            bias=False,
-            dropout=dropout,
-            scale=1.0,
-            positions=positions,
-            linear=linear,
-        )
-        return PreNorm(part, RMSNorm(width, epsilon), dropout)
-
-    def feed_forward() -> nn.Module:
-        part = (
-            GatedFeedForward(width, hidden, gelu_tanh, dropout, linear=linear)
-            if gated
-            else FeedForward(width, hidden, relu, dropout, bias=False, linear=linear)
-        )
-        return PreNorm(part, RMSNorm(width, epsilon), dropout)
-
-    both_ways, backwards = (RelativeBias(heads, buckets, distance, bidirectional=both) for both in (True, False))
-    embedding = Embedding(vocabulary, width, dropout=dropout)
-    blocks = [EncoderBlock(attention(both_ways), feed_forward()) for _ in range(layers)]
-    encoder = Encoder(embedding, blocks, nn.Sequential(RMSNorm(width, epsilon), Dropout(dropout)))
-    decoder_blocks = [
-        DecoderBlock(attention(backwards), attention(None), feed_forward()) for _ in range(decoder_layers or layers)
-    ]
+    if positions is not relative and (buckets, distance) != (BUCKETS, DISTANCE):
+        raise ConfigurationError("buckets and distance have no effect: they are for relative positions only")
+    activation = activation or (gelu_tanh if gated else relu)
+    blocks = BlockBuilder(width, heads, hidden, dropout, dropout, head_width=head_width, scale=1.0, linear=linear)
+    blocks = replace(blocks, inner_dropout=dropout, attention_bias=False, feed_forward_bias=False)
+    blocks = replace(blocks, norm=norm, epsilon=epsilon, activation=activation, gated=gated)
+    sizes = blocks.sizes(length, buckets=buckets, distance=distance)
+    both_ways, backwards = positions.attention(sizes, True), positions.attention(sizes, False)
+    embedding = Embedding(vocabulary, width, positions=positions.embedding(sizes), dropout=dropout)
+    encoder = blocks.encoder(embedding, layers, both_ways)
+    encoder.norm = nn.Sequential(encoder.norm, Dropout(dropout))
+    decoder = blocks.decoder(embedding, decoder_layers or layers, backwards, cross=True)
     shrink = Scale(width**-0.5 if (tie_output if scaled is None else scaled) else 1.0)
-    decoder = Decoder(embedding, decoder_blocks, nn.Sequential(RMSNorm(width, epsilon), Dropout(dropout), shrink))
-    initialise(encoder)
-    initialise(decoder)
-    with torch.no_grad():  # what nothing is divided by afterwards begins accordingly
+    decoder.norm = nn.Sequential(decoder.norm, Dropout(dropout), shrink)
+    initialise(encoder, decoder)
+    with torch.no_grad():  # scores are not divided by √d later, so the queries are now
         nn.init.normal_(embedding.weight)
         for name, weight in (*encoder.named_parameters(), *decoder.named_parameters()):
             if name.endswith("query.weight"):

@@ -6,25 +6,24 @@ D model width, H heads, V vocabulary
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
 from glassformer.errors import ConfigurationError
-from glassformer.models.encoder_decoder import EncoderDecoder
 from glassformer.models.family import family
 from glassformer.models.initialise import initialise
-from glassformer.parts.attention import MultiHeadAttention
-from glassformer.parts.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
+from glassformer.models.shapes import EncoderDecoder
+from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.checks import check_positive
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import Activation, FeedForward, Linear, relu
-from glassformer.parts.norms import LayerNorm, Placement, PostNorm, PreNorm
-from glassformer.parts.positions import AttentionPositions, EmbeddingPositions, NoPositions, Sinusoidal
+from glassformer.parts.feedforward import Activation, Linear, relu
+from glassformer.parts.norms import LayerNorm, Norm, PostNorm, PreNorm, Residual
+from glassformer.parts.schemes import Positions, sinusoidal
 
 
-@family
+@family(answers=["target"])
 def transformer(
     vocabulary: int,
     width: int = 512,
@@ -35,11 +34,13 @@ def transformer(
     *,
     decoder_layers: int | None = None,
     target_vocabulary: int | None = None,
-    residual: Placement = PreNorm,
-    norm: Callable[[int], nn.Module] = LayerNorm,
-    positions: EmbeddingPositions | None = None,
-    attention_positions: AttentionPositions | None = None,
+    length: int = 512,
+    residual: Residual = PreNorm,
+    norm: Norm = LayerNorm,
+    positions: Positions = sinusoidal,
     activation: Activation = relu,
+    gated: bool = False,
+    key_value_heads: int | None = None,
     linear: Linear = nn.Linear,
     attention_dropout: float = 0.0,
     tie_source: bool = True,
@@ -48,9 +49,9 @@ def transformer(
     """The encoder-decoder of "Attention Is All You Need".
 
     `tie_source`: source and target share one embedding. `tie_output`: the head scores tokens by the target's
-    embedding. `positions` are added to the embeddings, sinusoidal unless told otherwise; `attention_positions` (rotary,
-    ALiBi) work in all self-attentions instead, or as well. Dropout stands where the paper has it: on the
-    embeddings and on what each part adds to the residual stream.
+    embedding. `positions` are a scheme; `scheme_of` makes one from parts of your own. Only learned positions limit
+    texts to `length` tokens. Dropout stands where the paper has it: on the embeddings and on what each part adds to the
+    residual stream.
     """
     check_positive(layers=layers, decoder_layers=layers if decoder_layers is None else decoder_layers)
     target_vocabulary = vocabulary if target_vocabulary is None else target_vocabulary
@@ -59,32 +60,19 @@ def transformer(
             f"source and target cannot share an embedding: their vocabularies have {vocabulary} and "
             f"{target_vocabulary} tokens; pass tie_source=False"
         )
-    if positions is None:
-        positions = Sinusoidal(width) if attention_positions is None else NoPositions()
+    blocks = BlockBuilder(width, heads, hidden, dropout, attention_dropout, key_value_heads, linear=linear)
+    blocks = replace(blocks, residual=residual, norm=norm, activation=activation, gated=gated)
+    sizes = blocks.sizes(length)
+    order = positions.embedding(sizes)
 
     def embed(vocabulary: int) -> Embedding:
-        return Embedding(vocabulary, width, scale=math.sqrt(width), positions=positions, dropout=dropout)
-
-    def attention(positions: AttentionPositions | None = attention_positions) -> nn.Module:
-        part = MultiHeadAttention(width, heads, dropout=attention_dropout, positions=positions, linear=linear)
-        return residual(part, norm(width), dropout)
-
-    def feed_forward() -> nn.Module:
-        return residual(FeedForward(width, hidden, activation, linear=linear), norm(width), dropout)
-
-    def final_norm() -> nn.Module | None:
-        return norm(width) if residual.final_norm else None
+        return Embedding(vocabulary, width, scale=math.sqrt(width), positions=order, dropout=dropout)
 
     source = embed(vocabulary)
     target = source if tie_source else embed(target_vocabulary)
-    encoder_blocks = [EncoderBlock(attention(), feed_forward()) for _ in range(layers)]
-    decoder_blocks = [
-        DecoderBlock(attention(), attention(None), feed_forward()) for _ in range(decoder_layers or layers)
-    ]
-    encoder = Encoder(source, encoder_blocks, final_norm())
-    decoder = Decoder(target, decoder_blocks, final_norm())
-    initialise(encoder)
-    initialise(decoder)
+    encoder = blocks.encoder(source, layers, positions.attention(sizes, True))
+    decoder = blocks.decoder(target, decoder_layers or layers, positions.attention(sizes, False), cross=True)
+    initialise(encoder, decoder)
     return EncoderDecoder(encoder, decoder, TiedHead(target) if tie_output else Head(width, target_vocabulary))
 
 

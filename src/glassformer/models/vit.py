@@ -5,20 +5,21 @@ B batch, N patches, D model width
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
-from glassformer.models.encoder_only import EncoderOnly
 from glassformer.models.family import family
 from glassformer.models.initialise import initialise
-from glassformer.parts.attention import MultiHeadAttention
-from glassformer.parts.blocks import Encoder, EncoderBlock
-from glassformer.parts.feedforward import Activation, FeedForward, Linear, gelu
-from glassformer.parts.heads import Classifier, FirstToken, Pooler
-from glassformer.parts.norms import LayerNorm, PreNorm
+from glassformer.models.shapes import EncoderOnly
+from glassformer.parts.builder import BlockBuilder
+from glassformer.parts.feedforward import Activation, Linear, gelu
+from glassformer.parts.heads import Classifier, FirstToken, pooler_part
+from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
 from glassformer.parts.patches import PatchEmbedding
 
 
-@family
+@family(answers=["image-classes"])
 def vit(
     classes: int | None = 1000,
     image: int = 224,
@@ -33,6 +34,10 @@ def vit(
     colours: int = 3,
     attention_dropout: float = 0.0,
     activation: Activation = gelu,
+    gated: bool = False,
+    key_value_heads: int | None = None,
+    norm: Norm = LayerNorm,
+    residual: Residual = PreNorm,
     epsilon: float = 1e-12,
     linear: Linear = nn.Linear,
 ) -> EncoderOnly:
@@ -40,50 +45,10 @@ def vit(
 
     With a `pooler`, `model.pooler(vectors)` is one vector (B, D) for the whole image.
     """
-    encoder = vit_encoder(
-        image=image,
-        patch=patch,
-        width=width,
-        heads=heads,
-        layers=layers,
-        hidden=hidden,
-        dropout=dropout,
-        colours=colours,
-        attention_dropout=attention_dropout,
-        activation=activation,
-        epsilon=epsilon,
-        linear=linear,
-    )
-    head = None if classes is None else Classifier(FirstToken(), width, classes)
-    return EncoderOnly(encoder, head, Pooler(width) if pooler else None)
-
-
-def vit_encoder(
-    *,
-    image: int,
-    patch: int,
-    width: int,
-    heads: int,
-    layers: int,
-    hidden: int,
-    dropout: float,
-    colours: int,
-    attention_dropout: float,
-    activation: Activation,
-    epsilon: float,
-    linear: Linear = nn.Linear,
-) -> Encoder:
-    """The stack of ViT: patches in, vectors in context out."""
-
-    def block() -> EncoderBlock:
-        attention = MultiHeadAttention(width, heads, dropout=attention_dropout, linear=linear)
-        feed_forward = FeedForward(width, hidden, activation, linear=linear)
-        return EncoderBlock(
-            PreNorm(attention, LayerNorm(width, epsilon), dropout),
-            PreNorm(feed_forward, LayerNorm(width, epsilon), dropout),
-        )
-
+    blocks = BlockBuilder(width, heads, hidden, dropout, attention_dropout, key_value_heads, linear=linear)
+    blocks = replace(blocks, residual=residual, norm=norm, epsilon=epsilon, activation=activation, gated=gated)
     embedding = PatchEmbedding(image, patch, width, colours, dropout)
-    encoder = Encoder(embedding, [block() for _ in range(layers)], LayerNorm(width, epsilon))
+    encoder = blocks.encoder(embedding, layers)
     initialise(encoder)
-    return encoder
+    head = None if classes is None else Classifier(FirstToken(), width, classes)
+    return EncoderOnly(encoder, head, pooler_part(width) if pooler else None)

@@ -1,4 +1,4 @@
-"""Alignment: which of the source's states matter to the word that is being written.
+"""Alignment: which states of the source matter to the next word of the target.
 
 The attention of recurrent decoders, older than the Transformer's, in the notes' steps:
 
@@ -13,13 +13,14 @@ B batch, T target length, S source length, D source width, W decoder width, H he
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.parts.checks import check_positive, check_width
 from glassformer.parts.masks import Mask
+from glassformer.parts.named import Named
 
 
 class AdditiveScore(nn.Module):
@@ -51,6 +52,7 @@ class MultiplicativeScore(nn.Module):
 
 
 Score = Callable[[int, int], AdditiveScore | MultiplicativeScore]  # the widths of decoder and source to a part
+ScoreKind = Annotated[Score | None, Named(none=None, additive=AdditiveScore, multiplicative=MultiplicativeScore)]
 
 
 class Source(NamedTuple):
@@ -79,7 +81,6 @@ class Alignment(nn.Module):
         self.observe: Callable[[Tensor], None] | None = None  # set while recording: is handed the weights (B, H, T, S)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes along: all but who is watching."""
         return {**self.__dict__, "observe": None}
 
     def project(self, states: Tensor, mask: Mask | None = None) -> Source:

@@ -21,9 +21,9 @@ from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.cache import Cache, KeyValues
 from glassformer.parts.checks import check_fraction, check_positive, check_width
 from glassformer.parts.feedforward import Linear
+from glassformer.parts.inference import together
 from glassformer.parts.masks import Mask
-from glassformer.parts.positions import AttentionPositions, Place, as_tensor
-from glassformer.parts.quantised import together
+from glassformer.parts.positions import AttentionPositions, Position, as_tensor
 from glassformer.parts.short_attention import short_attention, suits
 
 
@@ -32,19 +32,9 @@ def dot_similarity(query: Tensor, key: Tensor) -> Tensor:
     return query @ key.transpose(-2, -1)
 
 
-def cosine_similarity(query: Tensor, key: Tensor) -> Tensor:
-    """q · k / (|q| |k|) for every query and key, (…, T, S): direction only, between -1 and 1."""
-    return dot_similarity(F.normalize(query, dim=-1), F.normalize(key, dim=-1))
-
-
 def scaled_dot_similarity(query: Tensor, key: Tensor) -> Tensor:
     """q · k / √d for every query and key, (…, T, S): as the dot product, but its variance does not grow with d."""
     return dot_similarity(query, key) / math.sqrt(query.shape[-1])
-
-
-def simple_self_attention(x: Tensor) -> Tensor:
-    """softmax(X Xᵀ / √d) X: self-attention without any parameter, (…, T, D) to (…, T, D)."""
-    return attention(x, x, x)[0]
 
 
 def attention(
@@ -100,16 +90,8 @@ def fused_attention(
             empty = ~allowed.any(dim=-1, keepdim=True)
             allowed = allowed | empty
         table = allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
-    taken = F.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=table,
-        dropout_p=dropout,
-        is_causal=causal,
-        scale=scale,
-        enable_gqa=key.shape[1] != query.shape[1],
-    )
+    grouped = key.shape[1] != query.shape[1]
+    taken = F.scaled_dot_product_attention(query, key, value, table, dropout, causal, scale=scale, enable_gqa=grouped)
     return taken if empty is None else taken.masked_fill(empty, 0.0)
 
 
@@ -141,7 +123,7 @@ class MultiHeadAttention(nn.Module):
         check_fraction(dropout=dropout)
         if head_width is None and width % heads:
             raise ConfigurationError(
-                f"width {width} does not divide into {heads} heads: pass head_width, or change one of them"
+                f"width {width} does not divide into {heads} heads: change one of them, or give head_width"
             )
         key_value_heads = heads if key_value_heads is None else key_value_heads
         head_width = width // heads if head_width is None else head_width
@@ -168,7 +150,6 @@ class MultiHeadAttention(nn.Module):
         self.observe: Callable[[Tensor], None] | None = None  # set while recording: is handed the weights (B, H, T, S)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes along: all but who is watching."""
         return {**self.__dict__, "observe": None}
 
     def project(self, memory: Tensor) -> KeyValues:
@@ -182,12 +163,12 @@ class MultiHeadAttention(nn.Module):
         memory: Tensor | KeyValues | None = None,
         mask: Mask | None = None,
         cache: Cache | None = None,
-        place: Place = None,
+        position: Position = None,
     ) -> Tensor:
         """What each token of x (B, T, D) takes in from the memory, or from x itself: (B, T, D).
 
         The memory is given as vectors (B, S, D) or as what `project` made of them. A cache holds the keys and values
-        of earlier tokens, and takes in those of x. `place` says where the tokens of x stand.
+        of earlier tokens, and takes in those of x. `position` says where the tokens of x stand.
         """
         check_width(x, self.width, "the input")
         if memory is None:
@@ -199,16 +180,16 @@ class MultiHeadAttention(nn.Module):
         query = self.query_norm(self._split(query))  # (B, H, T, K)
         if len(key) != len(query):
             raise InputError(f"the memory has {len(key)} sentences, but the input has {len(query)}")
-        key_place = place if memory is None else None
+        key_position = position if memory is None else None
         if self.positions is not None:
-            query, key = self.positions.rotate(query, place), self.positions.rotate(key, key_place)
-        key_positions = as_tensor(key_place, key.shape[2], key.device)
+            query, key = self.positions.rotate(query, position), self.positions.rotate(key, key_position)
+        key_positions = as_tensor(key_position, key.shape[2], key.device)
         if cache is not None:
             key, value, key_positions = cache.append(key, value, key_positions)
-            mask = mask and mask.near(as_tensor(place, x.shape[1], x.device), key_positions)
+            mask = mask and mask.near(as_tensor(position, x.shape[1], x.device), key_positions)
         bias = None
         if self.positions is not None:
-            bias = self.positions.bias(as_tensor(place, x.shape[1], x.device), key_positions)  # (B, H, T, S)
+            bias = self.positions.bias(as_tensor(position, x.shape[1], x.device), key_positions)  # (B, H, T, S)
         dropout = self.dropout if self.training else 0.0
         if self.observe is None:
             taken = fused_attention(query, key, value, mask, bias, self.scale, dropout)

@@ -1,4 +1,4 @@
-"""Blocks and stacks: attention lets tokens talk, feed-forward lets each think; repeat.
+"""Blocks and stacks: attention exchanges information between tokens, feed-forward transforms each; repeat.
 
 A block is built of parts that are already wrapped in their residual and norm (`PreNorm` or `PostNorm`), so that the
 block itself has nothing to decide.
@@ -20,9 +20,8 @@ from glassformer.parts.cache import Cache, DecoderState, KeyValues
 from glassformer.parts.embeddings import Embedding
 from glassformer.parts.masks import Mask, causal, padding
 from glassformer.parts.masks import documents as within
-from glassformer.parts.norms import PaddingAware, tell
 from glassformer.parts.patches import PatchEmbedding
-from glassformer.parts.positions import NoPositions, Place, restarting
+from glassformer.parts.positions import NoPositions, Position, restarting
 
 
 class EncoderBlock(nn.Module):
@@ -32,9 +31,9 @@ class EncoderBlock(nn.Module):
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward
 
-    def forward(self, x: Tensor, mask: Mask | None = None, place: Place = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask | None = None, position: Position = None) -> Tensor:
         """Tokens (B, S, D) that have seen each other."""
-        return self.feed_forward(self.attention(x, mask=mask, place=place))  # type: ignore[no-any-return]
+        return self.feed_forward(self.attention(x, mask=mask, position=position))  # type: ignore[no-any-return]
 
 
 class DecoderBlock(nn.Module):
@@ -51,14 +50,14 @@ class DecoderBlock(nn.Module):
         mask: Mask | None = None,
         memory_mask: Mask | None = None,
         cache: Cache | None = None,
-        place: Place = None,
+        position: Position = None,
     ) -> Tensor:
         """Tokens (B, T, D) that have seen their past and the source."""
-        x = self.self_attention(x, mask=mask, cache=cache, place=place)
+        x = self.self_attention(x, mask=mask, cache=cache, position=position)
         if self.cross_attention is not None:
             if memory is None:
                 raise InputError("this decoder attends to a source: it needs the source's memory")
-            x = self.cross_attention(x, memory=memory, mask=memory_mask, place=place)
+            x = self.cross_attention(x, memory=memory, mask=memory_mask, position=position)
         return self.feed_forward(x)  # type: ignore[no-any-return]
 
     def project(self, memory: Tensor) -> KeyValues | None:
@@ -74,24 +73,24 @@ class DecoderBlock(nn.Module):
 class Encoder(nn.Module):
     """Embedding, blocks, final norm: reads a whole source at once, both ways."""
 
+    embedding: Any  # an `Embedding` of tokens or a `PatchEmbedding` of pixels
+
     def __init__(
         self, embedding: Embedding | PatchEmbedding, blocks: Iterable[EncoderBlock], norm: nn.Module | None = None
     ) -> None:
         super().__init__()
-        self.embedding: Embedding = embedding  # type: ignore[assignment]  # or what else makes vectors
+        self.embedding = embedding
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.Identity() if norm is None else norm
-        self.aware = [part for part in self.modules() if isinstance(part, PaddingAware)]
 
-    def forward(self, tokens: Tensor, mask: Mask | None = None, place: Place = None, **details: Any) -> Tensor:
+    def forward(self, tokens: Tensor, mask: Mask | None = None, position: Position = None, **details: Any) -> Tensor:
         """Tokens (B, S), or what else the embedding reads, to vectors in context (B, S, D).
 
         `details` are for the embedding: the segments of BERT.
         """
-        tell(self.aware, mask)
-        x = self.embedding(tokens, place, **details)
+        x = self.embedding(tokens, position, **details)
         for block in self.blocks:
-            x = block(x, mask=mask, place=place)
+            x = block(x, mask=mask, position=position)
         return self.norm(x)  # type: ignore[no-any-return]
 
 
@@ -111,11 +110,10 @@ class Decoder(nn.Module):
         super().__init__()
         self.mask = Mask() if mask is None else mask
         if self.mask.allowed is not None:
-            raise ConfigurationError("a decoder's own mask serves any length, so it is a window, not a table")
+            raise ConfigurationError("a decoder's own mask must serve any length: pass a window, not a table")
         self.embedding = embedding
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.Identity() if norm is None else norm
-        self.aware = [part for part in self.modules() if isinstance(part, PaddingAware)]
 
     def forward(
         self,
@@ -132,19 +130,18 @@ class Decoder(nn.Module):
         """
         seen = causal() & self.mask
         mask = seen if mask is None else mask & seen
-        place: Place = None
+        position: Position = None
         if documents is not None:
             mask = mask & within(documents)
             # Distances inside a document are the same wherever it begins: only positions in the embedding start anew.
-            place = None if isinstance(self.embedding.positions, NoPositions) else restarting(documents)
-        tell(self.aware, mask)
-        x = self.embedding(tokens, place)
+            position = None if isinstance(self.embedding.positions, NoPositions) else restarting(documents)
+        x = self.embedding(tokens, position)
         for block in self.blocks:
-            x = block(x, memory=memory, mask=mask, memory_mask=memory_mask, place=place)
+            x = block(x, memory=memory, mask=mask, memory_mask=memory_mask, position=position)
         return self.norm(x)  # type: ignore[no-any-return]
 
     def start(self, memory: Tensor | None = None, memory_mask: Mask | None = None) -> DecoderState:
-        """The state before the first token; the source's keys and values are computed here, once."""
+        """The state before the first token; the source's keys and values are computed once, by this call."""
         sources = [None if memory is None else block.project(memory) for block in self.blocks]  # type: ignore[operator]
         return DecoderState([Cache() for _ in self.blocks], sources, memory_mask)
 
@@ -163,7 +160,6 @@ class Decoder(nn.Module):
         if lengths is not None:
             real = torch.arange(before.shape[1], device=tokens.device) < lengths - 1  # (B, N)
             mask, state.ancestors = mask & padding(real), real[:, None]  # (B, 1, N)
-        tell(self.aware, mask)
         x = self.embedding(before)
         for block, cache in zip(self.blocks, state.caches, strict=True):
             x = block(x, mask=mask, cache=cache)
@@ -173,10 +169,9 @@ class Decoder(nn.Module):
 
     def step(self, state: DecoderState, tokens: Tensor) -> tuple[Tensor, DecoderState]:
         """One more token for each beam, (B, k), to its vector (B, k, D). For inference: caches are written in place."""
-        place = state.position
+        position = state.position
         mask = state.grow(tokens) & self.mask
-        tell(self.aware, None)
-        x = self.embedding(tokens, place)
+        x = self.embedding(tokens, position)
         for block, cache, memory in zip(self.blocks, state.caches, state.memory, strict=True):
-            x = block(x, memory=memory, mask=mask, memory_mask=state.memory_mask, cache=cache, place=place)
+            x = block(x, memory=memory, mask=mask, memory_mask=state.memory_mask, cache=cache, position=position)
         return self.norm(x), state

@@ -10,7 +10,7 @@ B sentences, k beams, T new tokens, N slots, S source length, G key-value heads,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -66,15 +66,27 @@ class Cache:
             self._positions = self._positions.index_select(0, sentences)
 
 
+class DecodingState(Protocol):
+    """What any decoder remembers between steps."""
+
+    first: Tensor | None  # (B, 1): what the first step is to read, where a prompt was read before
+
+    def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
+        """Go on with some beams (B', k') of some sentences (B'); None: of all of them.
+
+        `beams` says which of its sentence's present beams each beam to come continues.
+        """
+
+
 @dataclass
-class DecoderState:
+class DecoderState(DecodingState):
     """Everything a decoder needs to go on. A step uses the state up: go on with the one it gives back."""
 
     caches: list[Cache]  # of the self-attentions, one a block
     memory: list[KeyValues | None]  # the source for the cross-attentions, projected once, one a block
     memory_mask: Mask | None = None
     position: int | Tensor = 0  # where the next token stands, in all sentences alike or in each, (B, 1)
-    first: Tensor | None = None  # (B, 1): what the first step is to read, where a prompt was read before
+    first: Tensor | None = None
     slots: int = 0
     ancestors: Tensor | None = None  # (B, k, N): the slots each beam descends from; None: a single line, so all
 
@@ -93,10 +105,6 @@ class DecoderState:
         return Mask(allowed=self.ancestors[:, None])  # (B, 1, k, N)
 
     def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
-        """Go on with some beams (B', k') of some sentences (B'); None: of all of them.
-
-        `beams` says which of its sentence's present beams each beam to come continues.
-        """
         if sentences is not None:
             for cache in self.caches:
                 cache.select(sentences)

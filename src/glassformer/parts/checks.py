@@ -66,6 +66,6 @@ def check_keep(keep: Tensor, tokens: Tensor, what: str = "source_mask", anywhere
 
 
 def readable(values: Tensor, anywhere: bool = False) -> bool:
-    """Whether looking at values costs nothing here, or was asked for."""
+    """Whether values may be looked at: on the CPU, where that costs nothing, or on request."""
     here = values.device.type == "cpu" or (anywhere and values.device.type != "meta")
     return here and not torch.compiler.is_compiling()

@@ -15,32 +15,30 @@ from glassformer.parts.checks import check_fraction
 
 
 class Dropout(nn.Module):
-    """Zeroes each number with probability `share` in training, and scales the rest so that their mean stays."""
+    """Zeroes each number with probability `rate` in training, and scales the rest so that their mean stays."""
 
-    def __init__(self, share: float = 0.0) -> None:
+    def __init__(self, rate: float = 0.0) -> None:
         super().__init__()
-        check_fraction(dropout=share)
-        self.share = share
+        check_fraction(dropout=rate)
+        self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """The numbers (B, T, D), some of them 0 in training; just as they are otherwise."""
-        if not self.training or not self.share:
+        if not self.training or not self.rate:
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
-            return F.dropout(x, self.share)
-        return x * _survivors(x, self.share)
+            return F.dropout(x, self.rate)
+        return x * _survivors(x, self.rate)
 
     def extra_repr(self) -> str:
-        """Its share, for print(model)."""
-        return f"{self.share}"
+        return f"{self.rate}"
 
 
-def _survivors(x: Tensor, share: float) -> Tensor:
-    """0 or 1 / (1 - share) for each number of x.
+def _survivors(x: Tensor, rate: float) -> Tensor:
+    """0 or 1 / (1 - rate) for each number of x.
 
-    A CPU draws one number after the other, and PyTorch draws a whole one for each place. Here one of 64 bits serves
-    four places: a sixth of the time, for a share that is exact to 1/65536.
+    A CPU draws one number after the other, and PyTorch draws a whole one for each element. Here one of 64 bits serves
+    four elements: a sixth of the time, for a rate that is exact to 1/65536.
     """
     draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     lots = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    return (lots >= round(share * 2**16) - 2**15).to(x.dtype).mul_(1 / (1 - share))
+    return (lots >= round(rate * 2**16) - 2**15).to(x.dtype).mul_(1 / (1 - rate))

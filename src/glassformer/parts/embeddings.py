@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.checks import check_positive, check_tokens
 from glassformer.parts.dropout import Dropout
-from glassformer.parts.positions import EmbeddingPositions, NoPositions, Place
+from glassformer.parts.positions import EmbeddingPositions, NoPositions, Position
 
 
 class Embedding(nn.Module):
@@ -49,26 +49,25 @@ class Embedding(nn.Module):
         """Refuse what is no table of tokens of this vocabulary."""
         check_tokens(tokens, self.vocabulary, what, anywhere)
 
-    def forward(self, tokens: Tensor, place: Place = None, segments: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, position: Position = None, segments: Tensor | None = None) -> Tensor:
         """Tokens (B, T) as vectors (B, T, D) that know their positions, and which segment (B, T) they are from."""
         self.check(tokens)
         x = F.embedding(tokens.long(), self.weight) * self.scale  # (B, T, D)
         if self.segments is not None:
-            x = x + self._segment(tokens, segments)
+            x = x + _segment_vectors(self.segments, segments, tokens)
         elif segments is not None:
-            raise InputError("this model knows no segments: it has no table for them")
-        return self.dropout(self.norm(self.positions(x, place)))  # type: ignore[no-any-return]
+            raise InputError("this model has no table of segments: leave them out")
+        return self.dropout(self.norm(self.positions(x, position)))  # type: ignore[no-any-return]
 
-    def _segment(self, tokens: Tensor, segments: Tensor | None) -> Tensor:
-        """The vectors of the segments (B, T, D); without any, all tokens are from the first."""
-        table = self.segments
-        assert table is not None  # noqa: S101  (asked for only where there is one)
-        if segments is None:
-            return table[:1]
-        check_tokens(segments, len(table), "segments")
-        if segments.shape != tokens.shape:
-            raise InputError(f"segments have the shape {tuple(segments.shape)}, but tokens have {tuple(tokens.shape)}")
-        return F.embedding(segments.long(), table)
+
+def _segment_vectors(table: Tensor, segments: Tensor | None, tokens: Tensor) -> Tensor:
+    """The vectors of the segments (B, T, D); without any, all tokens are from the first."""
+    if segments is None:
+        return table[:1]
+    check_tokens(segments, len(table), "segments")
+    if segments.shape != tokens.shape:
+        raise InputError(f"segments have the shape {tuple(segments.shape)}, but tokens have {tuple(tokens.shape)}")
+    return F.embedding(segments.long(), table)
 
 
 class TiedHead(nn.Module):
@@ -79,9 +78,14 @@ class TiedHead(nn.Module):
         self.embedding = embedding
         self.bias = nn.Parameter(torch.zeros(embedding.vocabulary)) if bias else None
 
+    @property
+    def weight(self) -> nn.Parameter:
+        """The embedding's table, (V, D)."""
+        return self.embedding.weight
+
     def forward(self, x: Tensor) -> Tensor:
         """Vectors (B, T, D) to logits (B, T, V)."""
-        return F.linear(x, self.embedding.weight, self.bias)
+        return F.linear(x, self.weight, self.bias)
 
 
 class Head(nn.Linear):

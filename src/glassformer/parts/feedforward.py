@@ -1,29 +1,25 @@
-"""Feed-forward: after the tokens have talked, each thinks for itself, with the same two or three matrices.
+"""Feed-forward: after attention has mixed the tokens, each is transformed by itself, by the same two or three matrices.
 
 B batch, T length, D model width, F hidden width
 """
 
 from collections.abc import Callable
+from typing import Annotated
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.parts.checks import check_positive
 from glassformer.parts.dropout import Dropout
-from glassformer.parts.quantised import together
+from glassformer.parts.inference import together
+from glassformer.parts.named import Named
 
-Activation = Callable[[Tensor], Tensor]
 Linear = Callable[..., nn.Module]  # builds a linear part: (inputs, outputs, bias=…)
+Function = Callable[[Tensor], Tensor]
 
-
-def relu(x: Tensor) -> Tensor:
-    """max(0, x)."""
-    return F.relu(x)
-
-
-def gelu(x: Tensor) -> Tensor:
-    """x Φ(x), with the exact normal distribution function Φ."""
-    return F.gelu(x)
+relu: Function = F.relu  # max(0, x)
+gelu: Function = F.gelu  # x Φ(x), with the exact normal distribution function Φ
+silu: Function = F.silu  # x σ(x), also called swish
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -31,13 +27,11 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
-def silu(x: Tensor) -> Tensor:
-    """x σ(x), also called swish."""
-    return F.silu(x)
+Activation = Annotated[Function, Named(relu=relu, gelu=gelu, gelu_tanh=gelu_tanh, silu=silu)]
 
 
 class FeedForward(nn.Module):
-    """expand → activation → contract: W₂ f(W₁ x + b₁) + b₂."""
+    """expand → activation → contract: W₂ f(W₁ x + b₁) + b₂, through the hidden width F and back."""
 
     def __init__(
         self,
@@ -56,7 +50,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Each token (B, T, D) by itself, through the hidden width F and back."""
+        """Each token (B, T, D) by itself."""
         return self.output(self.dropout(self.activation(self.expand(x))))  # type: ignore[no-any-return]
 
 
@@ -81,6 +75,6 @@ class GatedFeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Each token (B, T, D) by itself, through the gated hidden width F and back."""
+        """Each token (B, T, D) by itself."""
         gate, expanded = together(x, self.gate, self.expand)
         return self.output(self.dropout(self.activation(gate) * expanded))  # type: ignore[no-any-return]

@@ -28,7 +28,7 @@ from glassformer.errors import ConfigurationError
 from glassformer.parts.checks import check_fraction, check_positive
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Head, TiedHead
-from glassformer.parts.linears import LinearPart, Model, linears, matrix, swap_linears
+from glassformer.parts.linears import LinearPart, Model, linears, swap_linears
 
 DEFAULT = "default"  # the name of an adapter that was given none
 
@@ -73,13 +73,7 @@ class LowRank(nn.Module):
         """What is added for vectors (B, T, D): (B, T, F)."""
         return F.linear(F.linear(self.dropout(x), self.down), self.up) * self.lora.scale
 
-    def product(self) -> Tensor:
-        """s · B A as one matrix (F, D), in float32 or better."""
-        precision = torch.promote_types(self.up.dtype, torch.float32)
-        return self.up.to(precision) @ self.down.to(precision) * self.lora.scale
-
     def extra_repr(self) -> str:
-        """Its numbers, for print(model)."""
         return f"rank={self.lora.rank}, alpha={self.lora.alpha:g}"
 
 
@@ -93,9 +87,8 @@ class LoRALinear(nn.Linear):
     whole: Tensor | None  # W + s · B A, while merged
 
     def __init__(self, part: LinearPart) -> None:
-        weight, bias = matrix(part)
-        super().__init__(weight.shape[1], weight.shape[0], bias=False, device="meta")
-        self.weight, self.bias = weight, bias  # type: ignore[assignment]
+        super().__init__(part.weight.shape[1], part.weight.shape[0], bias=False, device="meta")
+        self.weight, self.bias = part.weight, part.bias  # type: ignore[assignment]
         self.kind = Head if isinstance(part, Head | TiedHead) else nn.Linear
         self.adapters = nn.ModuleDict()
         self.using: str | None = None
@@ -108,7 +101,7 @@ class LoRALinear(nn.Linear):
             raise ConfigurationError(f'an adapter cannot be named "{name}": a name has a letter and no dot')
         if name in self.adapters:
             raise ConfigurationError(f'there already is an adapter named "{name}"')
-        self.unmerge()
+        self.whole = None
         self.adapters[name] = LowRank(self.in_features, self.out_features, lora).to(self.weight).train(self.training)
         self.using = name
 
@@ -123,21 +116,14 @@ class LoRALinear(nn.Linear):
         y, adapter = F.linear(x, self.weight, self.bias), self.adapter()
         return y if adapter is None else y + adapter(x)
 
-    def merge(self) -> None:
-        """Compute with W + s · B A at once, from now on."""
-        self.whole = None if self.using is None else self.sum()
-
-    def unmerge(self) -> None:
-        """Compute with the base and its adapter apart again."""
-        self.whole = None
-
     @torch.no_grad()
     def sum(self) -> Tensor:
-        """W + s · B A, (F, D); without an adapter in use, W itself."""
+        """W + s · B A, (F, D), added in float32 or better; without an adapter in use, W itself."""
         adapter = self.adapter()
         if adapter is None:
             return self.weight
-        product = adapter.product()
+        precision = torch.promote_types(adapter.up.dtype, torch.float32)
+        product = adapter.up.to(precision) @ adapter.down.to(precision) * adapter.lora.scale
         return (self.weight.to(product) + product).to(self.weight)
 
     def plain(self) -> nn.Linear:
@@ -145,19 +131,17 @@ class LoRALinear(nn.Linear):
         with torch.device("meta"):
             part = self.kind(self.in_features, self.out_features, bias=self.bias is not None)
         weight = self.sum()
-        learns = self.weight.requires_grad
-        part.weight = self.weight if weight is self.weight else nn.Parameter(weight, learns)
+        part.weight = self.weight if weight is self.weight else nn.Parameter(weight, self.weight.requires_grad)
         part.bias = self.bias
         return part.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """To train is to unmerge: what is merged cannot learn."""
         if mode:
-            self.unmerge()
+            self.whole = None  # what is merged cannot learn
         return super().train(mode)
 
     def _load_from_state_dict(self, *args: Any) -> None:
-        self.unmerge()  # which would be of the old weights
+        self.whole = None  # which would be of the old weights
         super()._load_from_state_dict(*args)
 
 
@@ -176,7 +160,7 @@ def adapt(
     found = linears(model)
     chosen: set[LinearPart] = set()
     for target in targets:
-        parts = {part for each, part in found.items() if _fits(each, target)}
+        parts = {part for each, part in found.items() if fnmatchcase(f".{each}", f"*.{target}")}
         if not parts:
             known = ", ".join(dict.fromkeys(re.sub(r"\.\d+\b", ".*", each) for each in found)) or "it has none"
             raise ConfigurationError(f'no linear part of this model is named "{target}": {known}')
@@ -222,7 +206,7 @@ def use(model: nn.Module, name: str | None) -> None:
     if name is not None and name not in known:
         raise ConfigurationError(f'the model has no adapter named "{name}": it has {", ".join(known) or "none"}')
     for part in lora_parts(model).values():
-        part.unmerge()
+        part.whole = None
         part.using = name if name is not None and name in part.adapters else None
 
 
@@ -234,27 +218,19 @@ def using(model: nn.Module) -> str | None:
 def merge(model: nn.Module) -> None:
     """Add the adapter in use to the matrices it stands beside: as fast as the base, and undone to the bit."""
     for part in lora_parts(model).values():
-        part.merge()
+        part.whole = None if part.using is None else part.sum()
 
 
 def unmerge(model: nn.Module) -> None:
     """Undo `merge`."""
     for part in lora_parts(model).values():
-        part.unmerge()
+        part.whole = None
 
 
-def merged(model: Model) -> Model:
+def merged(model: Model, shared: Iterable[Tensor] = ()) -> Model:
     """A plain copy that computes the same without LoRA: to write for others, to pack, to quantise.
 
-    A tied head with an adapter in use is a head of its own there.
+    A tied head with an adapter in use is a head of its own there. `shared` tensors are not copied.
     """
-    return flatten(copy.deepcopy(model))
-
-
-def flatten(model: Model) -> Model:
-    """The model, its adapted parts replaced by plain ones that compute the same."""
-    return swap_linears(model, lambda part: part.plain() if isinstance(part, LoRALinear) else None)
-
-
-def _fits(name: str, target: str) -> bool:
-    return fnmatchcase(name, target) or fnmatchcase(name, f"*.{target}")
+    copied = copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+    return swap_linears(copied, lambda part: part.plain() if isinstance(part, LoRALinear) else None)

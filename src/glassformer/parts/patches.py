@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.checks import check_positive, readable
 from glassformer.parts.dropout import Dropout
-from glassformer.parts.positions import Place
+from glassformer.parts.positions import Position
 
 
 class PatchEmbedding(nn.Module):
@@ -42,7 +42,7 @@ class PatchEmbedding(nn.Module):
             row = int((~pixels.isfinite()).flatten(1).any(dim=1).nonzero()[0])
             raise InputError(f"image {row} of the batch holds what is no number (NaN or infinite): it is damaged")
 
-    def forward(self, pixels: Tensor, place: Place = None) -> Tensor:
+    def forward(self, pixels: Tensor, position: Position = None) -> Tensor:
         """Images (B, C, image, image) to vectors (B, 1 + N, D)."""
         self.check(pixels)
         pixels = pixels.to(self.projection.weight.dtype)

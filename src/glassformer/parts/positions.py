@@ -3,8 +3,8 @@
 Two kinds. `Sinusoidal`, `Learned` and `NoPositions` are added to the embeddings. `Rotary`, `RelativeBias` and `ALiBi`
 work inside attention, on queries and keys or on their scores.
 
-A place is None (tokens stand at 0, 1, 2, …), a number (all of them stand there: one step of decoding) or a tensor (T)
-or (B, T) of positions (packed documents, padded prompts).
+A `Position` says where the tokens of a call stand: None (at 0, 1, 2, …), a number (all at this one: a step of decoding)
+or a tensor (T) or (B, T) (packed documents, padded prompts).
 
 Tables that follow from a formula are in no state_dict. They are computed anew when a model moves or is emptied
 (`to_empty` after building it on the meta device), so that no table is ever left without its numbers.
@@ -24,46 +24,39 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.checks import check_positive
 
-Place = int | Tensor | None
-
-
-class EmbeddingPositions(Protocol):
-    """A scheme that is added to the embeddings."""
-
-    def __call__(self, x: Tensor, place: Place = None) -> Tensor:
-        """The vectors (B, T, D) with their positions."""
-        ...
+Position = int | Tensor | None
+EmbeddingPositions = Callable[[Tensor, Position], Tensor]  # adds to vectors (B, T, D) where they stand
 
 
 class AttentionPositions(Protocol):
-    """A scheme that works inside attention: it turns queries and keys, or biases their scores, or both."""
+    """A scheme that works inside attention: it turns queries and keys, or adds a bias to their scores, or both."""
 
     def check(self, heads: int, head_width: int) -> None:
         """Refuse an attention of other sizes than the scheme was built for."""
-        ...
+        built_for = getattr(self, "heads", heads)
+        if heads != built_for:
+            raise ConfigurationError(f"{type(self).__name__} was built for {built_for} heads, not {heads}")
 
-    def rotate(self, x: Tensor, place: Place) -> Tensor:
-        """Queries or keys (B, H, T, K), turned by their positions."""
-        ...
+    def rotate(self, x: Tensor, position: Position) -> Tensor:
+        """Queries or keys (B, H, T, K), turned by their positions; by default, just as they are."""
+        return x
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor | None:
         """What to add to the scores, (B or 1, H, T, S), from positions (B or 1, T) and (B or 1, S)."""
-        ...
+        return None
 
 
 class NoPositions(nn.Module):
     """No order at all: "dog bites man" is "man bites dog"."""
 
-    def forward(self, x: Tensor, place: Place = None) -> Tensor:
-        """The vectors as they are."""
+    def forward(self, x: Tensor, position: Position = None) -> Tensor:
         return x
 
 
-class Sinusoidal(nn.Module):
-    """The waves of "Attention Is All You Need": PE(p, 2i) = sin(p / base^(2i/D)), PE(p, 2i+1) = cos(the same).
+class Waves(nn.Module):
+    """A table (L, D) of sin(p / base^(2i/D)) and cos(the same) for each position p, longer as soon as it has to be.
 
-    Computed once; a sentence longer than the table makes the table longer. With `interleaved=False` all sines come
-    before all cosines, as in Marian.
+    They take turns, or with `interleaved=False` all sines come before all cosines.
     """
 
     table: Tensor
@@ -76,8 +69,12 @@ class Sinusoidal(nn.Module):
         self.width, self.base, self.interleaved = width, base, interleaved
         self.register_buffer("table", self._table(length), persistent=False)
 
+    @torch.inference_mode(False)  # a table that grows while decoding must still serve training afterwards
     def _table(self, length: int, like: Tensor | None = None) -> Tensor:
-        pair = _waves(length, self.width, self.base, like)  # (L, D/2) each
+        """In float32 on the default device, or in the type and on the device of `like`."""
+        frequencies = self.base ** (-torch.arange(0, self.width, 2, dtype=torch.float64, device="cpu") / self.width)
+        angles = torch.arange(length, dtype=torch.float64, device="cpu")[:, None] * frequencies  # (L, D/2)
+        pair = [wave.to(torch.empty(0) if like is None else like) for wave in (angles.sin(), angles.cos())]
         return torch.stack(pair, dim=-1).flatten(1) if self.interleaved else torch.cat(pair, dim=-1)  # (L, D)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -85,12 +82,22 @@ class Sinusoidal(nn.Module):
         self.table = self._table(len(self.table), like=self.table)
         return self
 
-    def forward(self, x: Tensor, place: Place = None) -> Tensor:
-        """The vectors (B, T, D) plus their waves."""
-        needed = _highest(place, x.shape[1]) + 1
+    def rows(self, position: Position, length: int) -> Tensor:
+        """The waves of so many tokens that stand there: (T, D), (1, D) or (B, T, D)."""
+        needed = _highest(position, length) + 1
         if needed > len(self.table):
             self.table = self._table(2 * needed, like=self.table)
-        return x + _rows(self.table, place, x.shape[1])
+        return _rows(self.table, position, length)
+
+
+class Sinusoidal(Waves):
+    """The waves of "Attention Is All You Need": PE(p, 2i) = sin(p / base^(2i/D)), PE(p, 2i+1) = cos(the same).
+
+    With `interleaved=False` all sines come before all cosines, as in Marian.
+    """
+
+    def forward(self, x: Tensor, position: Position = None) -> Tensor:
+        return x + self.rows(position, x.shape[1])
 
 
 class Learned(nn.Module):
@@ -108,64 +115,44 @@ class Learned(nn.Module):
         self.weight = nn.Parameter(torch.empty(skip + length, width))
         nn.init.normal_(self.weight, std=0.02)
 
-    def forward(self, x: Tensor, place: Place = None) -> Tensor:
-        """The vectors (B, T, D) plus the trained vectors of their positions."""
-        highest = _highest(place, x.shape[1])
+    def forward(self, x: Tensor, position: Position = None) -> Tensor:
+        highest = _highest(position, x.shape[1])
         if highest >= self.length:
             raise InputError(
                 f"position {highest} is beyond the learned table, which has positions 0 to {self.length - 1}"
             )
-        return x + _rows(self.weight[self.skip :], place, x.shape[1])
+        return x + _rows(self.weight[self.skip :], position, x.shape[1])
 
 
-class Rotary(nn.Module):
+class Rotary(nn.Module, AttentionPositions):
     """Rotary positions (RoPE): turn each pair of numbers in a query or key by an angle that grows with its position.
 
     The product of a query at p and a key at q then depends on p - q alone. Pairs are (i, i + K/2), as in Llama, or
     neighbours (2i, 2i + 1), as in the paper, with `interleaved=True`.
     """
 
-    cosines: Tensor
-    sines: Tensor
-
     def __init__(self, head_width: int, base: float = 10_000.0, interleaved: bool = False, length: int = 512) -> None:
         super().__init__()
         check_positive(head_width=head_width, length=length)
         if head_width % 2:
             raise ConfigurationError(f"rotary positions need an even head width, not {head_width}")
-        self.head_width, self.base, self.interleaved = head_width, base, interleaved
-        sines, cosines = _waves(length, head_width, base)  # (L, K/2) each
-        self.register_buffer("sines", sines, persistent=False)
-        self.register_buffer("cosines", cosines, persistent=False)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.sines, self.cosines = _waves(len(self.sines), self.head_width, self.base, like=self.sines)
-        return self
+        self.head_width, self.interleaved = head_width, interleaved
+        self.waves = Waves(head_width, base, interleaved=False, length=length)
 
     def check(self, heads: int, head_width: int) -> None:
-        """Refuse heads of another width."""
         if head_width != self.head_width:
             raise ConfigurationError(f"rotary positions were built for head width {self.head_width}, not {head_width}")
 
-    def rotate(self, x: Tensor, place: Place) -> Tensor:
-        """Queries or keys (B, H, T, K), each pair turned by position * frequency."""
-        length = x.shape[2]
-        needed = _highest(place, length) + 1
-        if needed > len(self.cosines):
-            self.sines, self.cosines = _waves(2 * needed, self.head_width, self.base, like=self.sines)
-        cosine, sine = _rows(self.cosines, place, length), _rows(self.sines, place, length)  # (T, K/2) or (B, T, K/2)
-        if cosine.dim() == 3:
-            cosine, sine = cosine[:, None], sine[:, None]  # (B, 1, T, K/2)
+    def rotate(self, x: Tensor, position: Position) -> Tensor:
+        waves = self.waves.rows(position, x.shape[2])  # (T, K) or (B, T, K)
+        waves = waves[:, None] if waves.dim() == 3 else waves  # (B, 1, T, K)
+        sine, cosine = waves.chunk(2, dim=-1)
         first, second = (x[..., ::2], x[..., 1::2]) if self.interleaved else x.chunk(2, dim=-1)  # (B, H, T, K/2) each
         turned = (first * cosine - second * sine, first * sine + second * cosine)
         return torch.stack(turned, dim=-1).flatten(-2) if self.interleaved else torch.cat(turned, dim=-1)
 
-    def bias(self, queries: Tensor, keys: Tensor) -> None:
-        """Nothing is added to the scores."""
 
-
-class RelativeBias(nn.Module):
+class RelativeBias(nn.Module, AttentionPositions):
     """T5's relative positions: each head adds a trained number to a score, one for each bucket of distances.
 
     Near distances have buckets of their own; far ones share buckets that grow logarithmically up to `distance`.
@@ -181,17 +168,7 @@ class RelativeBias(nn.Module):
         self.weight = nn.Parameter(torch.empty(buckets, heads))
         nn.init.normal_(self.weight, std=0.02)
 
-    def check(self, heads: int, head_width: int) -> None:
-        """Refuse another number of heads."""
-        if heads != self.heads:
-            raise ConfigurationError(f"{type(self).__name__} was built for {self.heads} heads, not {heads}")
-
-    def rotate(self, x: Tensor, place: Place) -> Tensor:
-        """Queries and keys stay as they are."""
-        return x
-
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """The trained number of each head and distance, (B or 1, H, T, S)."""
         ahead = keys[:, None, :] - queries[:, :, None]  # (B, T, S)
         return self.weight[self.bucket(ahead)].permute(0, 3, 1, 2)  # (B, H, T, S)
 
@@ -209,7 +186,7 @@ class RelativeBias(nn.Module):
         return first + torch.where(away < exact, away, far)
 
 
-class ALiBi(nn.Module):
+class ALiBi(nn.Module, AttentionPositions):
     """Attention with linear biases: each head subtracts its own slope times the distance from a score."""
 
     slopes: Tensor
@@ -231,61 +208,41 @@ class ALiBi(nn.Module):
         self.slopes = self._slopes().to(self.slopes)
         return self
 
-    def check(self, heads: int, head_width: int) -> None:
-        """Refuse another number of heads."""
-        if heads != self.heads:
-            raise ConfigurationError(f"{type(self).__name__} was built for {self.heads} heads, not {heads}")
-
-    def rotate(self, x: Tensor, place: Place) -> Tensor:
-        """Queries and keys stay as they are."""
-        return x
-
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Minus slope times distance, (B or 1, H, T, S)."""
         distance = (queries[:, :, None] - keys[:, None, :]).abs()  # (B, T, S)
         return -self.slopes[:, None, None] * distance[:, None]  # (B, H, T, S)
 
 
-def as_tensor(place: Place, length: int, device: torch.device) -> Tensor:
-    """A place as a tensor of positions, (1, T), (1, 1) or (B, T)."""
-    if isinstance(place, Tensor):
-        return place if place.dim() == 2 else place[None]
-    return torch.arange(length, device=device)[None] if place is None else torch.full((1, 1), place, device=device)
+def as_tensor(position: Position, length: int, device: torch.device) -> Tensor:
+    """Where tokens stand, as a tensor: (1, T), (1, 1) or (B, T)."""
+    if isinstance(position, Tensor):
+        return position if position.dim() == 2 else position[None]
+    if position is None:
+        return torch.arange(length, device=device)[None]
+    return torch.full((1, 1), position, device=device)
 
 
 def restarting(documents: Tensor) -> Tensor:
     """Positions (B, T) that begin anew with each document; documents (B, T) says which one each token is from."""
-    places = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    positions = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
     new = torch.ones_like(documents, dtype=torch.bool)
     new[:, 1:] = documents[:, 1:] != documents[:, :-1]
-    return places - places.masked_fill(~new, 0).cummax(dim=1).values
+    return positions - positions.masked_fill(~new, 0).cummax(dim=1).values
 
 
-@torch.inference_mode(False)  # a table that grows while decoding must still serve training afterwards
-def _waves(length: int, width: int, base: float, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Sine and cosine of position / base^(2i / width), (L, width/2) each, from angles in double precision.
-
-    In float32 on the default device, or in the type and on the device of `like`.
-    """
-    frequencies = base ** (-torch.arange(0, width, 2, dtype=torch.float64, device="cpu") / width)
-    angles = torch.arange(length, dtype=torch.float64, device="cpu")[:, None] * frequencies
-    like = torch.empty(0) if like is None else like
-    return angles.sin().to(like), angles.cos().to(like)
-
-
-def _highest(place: Place, length: int) -> int:
-    """The highest position of a place. A tensor on an accelerator is waited for; the other forms cost nothing."""
-    if isinstance(place, Tensor):
-        lowest, highest = (int(bound) for bound in place.aminmax())
+def _highest(position: Position, length: int) -> int:
+    """The highest position of all tokens. A tensor on an accelerator is waited for; the other forms cost nothing."""
+    if isinstance(position, Tensor):
+        lowest, highest = (int(bound) for bound in position.aminmax())
     else:
-        lowest, highest = (0, length - 1) if place is None else (place, place)
+        lowest, highest = (0, length - 1) if position is None else (position, position)
     if lowest < 0:
         raise InputError(f"a token stands at position {lowest}: positions count from 0")
     return highest
 
 
-def _rows(table: Tensor, place: Place, length: int) -> Tensor:
-    """The rows of a table at a place: (T, …), (1, …) or (B, T, …)."""
-    if isinstance(place, Tensor):
-        return table[place]
-    return table[:length] if place is None else table[place : place + 1]
+def _rows(table: Tensor, position: Position, length: int) -> Tensor:
+    """The rows of a table for tokens that stand there: (T, …), (1, …) or (B, T, …)."""
+    if isinstance(position, Tensor):
+        return table[position]
+    return table[:length] if position is None else table[position : position + 1]

@@ -13,9 +13,9 @@ B batch, T length, D inputs, W width of a state, L layers times directions, G ga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from glassformer.parts.checks import check_fraction, check_positive, check_width
+from glassformer.parts.named import Named
 
 State = tuple[Tensor, ...]  # what goes from step to step: h, and of an LSTM c as well
 Phases = dict[str, Tensor]  # what a cell computes in a step, by name, in the order in which it does
@@ -57,7 +58,6 @@ class RNN(Cell):
 
     @staticmethod
     def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
-        """One step; its state is all there is to see."""
         return {"hidden": torch.tanh(from_input + from_state)}
 
 
@@ -74,7 +74,6 @@ class GRU(Cell):
 
     @staticmethod
     def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
-        """One step, gate by gate."""
         (last,) = before
         reset_input, update_input, new_input = from_input.chunk(3, dim=-1)
         reset_state, update_state, new_state = from_state.chunk(3, dim=-1)
@@ -101,13 +100,12 @@ class LSTM(Cell):
 
     @staticmethod
     def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
-        """One step, phase by phase; `kept` and `added` are what the forget and input phases give to the cell."""
         _, last = before
         of_input, of_forget, of_candidate, of_output = (from_input + from_state).chunk(4, dim=-1)
         forget = torch.sigmoid(of_forget)
-        kept = forget * last
+        kept = forget * last  # what the forget phase leaves to the cell
         taken, candidate = torch.sigmoid(of_input), torch.tanh(of_candidate)
-        added = taken * candidate
+        added = taken * candidate  # what the input phase gives to it
         cell = kept + added
         output = torch.sigmoid(of_output)
         hidden = output * torch.tanh(cell)
@@ -122,6 +120,9 @@ class LSTM(Cell):
         for name, bias in weights.named_parameters():
             if name.startswith("bias_"):
                 bias[width : 2 * width] = 1.0 if name.startswith("bias_ih") else 0.0
+
+
+CellKind = Annotated[type[Cell], Named(rnn=RNN, gru=GRU, lstm=LSTM)]
 
 
 class Recurrent(nn.Module):
@@ -150,7 +151,6 @@ class Recurrent(nn.Module):
         self.observe: Observe | None = None  # set while recording
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes along: all but who is watching."""
         return {**self.__dict__, "observe": None}
 
     @property
@@ -173,8 +173,9 @@ class Recurrent(nn.Module):
         check_width(x, self.fused.input_size, "the input")
         if self.observe is not None:
             return self._open(x, real, self.begin(x) if state is None else state, self.observe)
-        with _full_precision(x):
-            x = x.to(next(self.fused.parameters()).dtype) if x.device.type == "cpu" else x
+        on_cpu = x.device.type == "cpu"  # many CPUs have no LSTM in 16 bits: for the kernel, autocast is off on them
+        with torch.autocast("cpu", enabled=False) if on_cpu else nullcontext():
+            x = x.to(next(self.fused.parameters()).dtype) if on_cpu else x
             packed = x if real is None else _pack(x, real)
             y, last = self.fused(packed, None if state is None else state if len(state) > 1 else state[0])
         if isinstance(y, PackedSequence):
@@ -199,8 +200,10 @@ class Recurrent(nn.Module):
 
     def _layer(self, number: int, x: Tensor, real: Tensor | None, state: State, back: bool) -> tuple[Phases, State]:
         """One layer in one direction over x (B, T, D): its phases (B, T, W), 0 in padding, and its last state."""
-        by_input, by_state, *biases = self._weights(number)
-        bias_input, bias_state = biases or (None, None)
+        place = f"l{number // self.directions}{'_reverse' if back else ''}"
+        by_input, by_state, bias_input, bias_state = (
+            getattr(self.fused, f"{name}_{place}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
         from_input = F.linear(x, by_input, bias_input)  # (B, T, G * W)
         steps: list[Phases] = []
         places = range(x.shape[1])
@@ -217,24 +220,12 @@ class Recurrent(nn.Module):
             steps.reverse()
         return {name: torch.stack([each[name] for each in steps], dim=1) for name in steps[0]}, state
 
-    def _weights(self, number: int) -> Iterator[Tensor]:
-        """The matrices and biases of a layer in a direction."""
-        layer, back = divmod(number, self.directions)
-        ending = f"l{layer}{'_reverse' if back else ''}"
-        return (getattr(self.fused, f"{name}_{ending}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
-
     def extra_repr(self) -> str:
-        """Its cell, for print(model)."""
         return self.cell.__name__
 
 
-def _full_precision(x: Tensor) -> AbstractContextManager[Any]:
-    """Many a CPU has no LSTM in 16 bits: there, autocast stops before the fused kernel."""
-    return torch.autocast("cpu", enabled=False) if x.device.type == "cpu" else nullcontext()
-
-
 def _pack(x: Tensor, real: Tensor) -> PackedSequence:
-    """The real ones of (B, T, D), without padding. PyTorch wants their counts on the CPU."""
+    """The real ones of (B, T, D), without padding. PyTorch needs their counts on the CPU."""
     return pack_padded_sequence(x, real.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False)
 
 

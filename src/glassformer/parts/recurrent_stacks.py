@@ -1,6 +1,6 @@
 """Recurrent stacks: an encoder that reads a text word by word, a decoder that writes one so.
 
-They stand where the Transformer's stacks stand, in the same models, behind the same calls.
+They take the place of the Transformer's stacks, in the same models and with the same calls.
 
 B batch, T target length, S source length, D model width, L layers, k beams, N documents, M their length
 """
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.alignment import Alignment, Source
+from glassformer.parts.cache import DecodingState
 from glassformer.parts.checks import check_positive
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding
@@ -24,9 +25,9 @@ from glassformer.parts.recurrent import Recurrent, State
 
 
 class Reading(NamedTuple):
-    """What an encoder has made of texts: a vector for each word (B, S, D), and its states in the end, (L, B, D) each.
+    """What an encoder has made of texts: a vector for each word (B, S, D), and its final states, (L, B, D) each.
 
-    Where it reads both ways, the state in the end is that of the way there and of the way back, side by side.
+    Where it is bidirectional, the final state is that of both directions, side by side.
     """
 
     vectors: Tensor
@@ -39,7 +40,7 @@ def everything(reading: Reading) -> Reading:
 
 
 def each_word(reading: Reading) -> Tensor:
-    """A vector for each word, (B, S, D): for an answer at every place."""
+    """A vector for each word, (B, S, D): for an answer at every position."""
     return reading.vectors
 
 
@@ -71,15 +72,14 @@ class RecurrentEncoder(nn.Module):
 
 
 @dataclass
-class RecurrentState:
+class RecurrentState(DecodingState):
     """Everything a recurrent decoder needs to go on: its layers' states for each beam, and the source if it looks."""
 
     states: State  # (L, B, k, D) each
     source: Source | None = None
-    first: Tensor | None = None  # (B, 1): what the first step is to read, where a prompt was read before
+    first: Tensor | None = None
 
     def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
-        """Go on with some beams (B', k') of some sentences (B'); None: of all of them."""
         if sentences is not None:
             self.states = tuple(each[:, sentences] for each in self.states)
             self.source = self.source and self.source.select(sentences)
@@ -107,7 +107,7 @@ class RecurrentDecoder(nn.Module):
         super().__init__()
         check_positive(truncate=1 if truncate is None else truncate)
         if layers.directions > 1:
-            raise ConfigurationError("a decoder cannot read both ways: what comes next is not there yet")
+            raise ConfigurationError("a decoder cannot be bidirectional: it would see the tokens it has to predict")
         self.embedding, self.layers, self.attention = embedding, layers, attention
         self.dropout, self.truncate = Dropout(dropout), truncate
 
@@ -129,7 +129,7 @@ class RecurrentDecoder(nn.Module):
         return self._seen(y, self._source(memory, memory_mask))
 
     def start(self, memory: Reading, memory_mask: Mask | None = None) -> RecurrentState:
-        """The state before the first token; the source's keys are computed here, once."""
+        """The state before the first token; the source's keys are computed once, by this call."""
         return RecurrentState(tuple(each[:, :, None] for each in memory.state), self._source(memory, memory_mask))
 
     def read(self, tokens: Tensor, keep: Tensor | None = None) -> RecurrentState:
@@ -184,8 +184,8 @@ class RecurrentDecoder(nn.Module):
         begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
         number = begins.flatten().cumsum(0) - 1  # (B * T), counted through the batch
         counts = number.bincount()  # (N)
-        place = torch.arange(len(number), device=x.device) - (counts.cumsum(0) - counts)[number]  # (B * T)
+        position = torch.arange(len(number), device=x.device) - (counts.cumsum(0) - counts)[number]  # (B * T)
         table = x.new_zeros(len(counts), int(counts.max()), x.shape[-1])  # (N, M, D)
-        table[number, place] = x.flatten(0, 1)
+        table[number, position] = x.flatten(0, 1)
         real = torch.arange(table.shape[1], device=x.device) < counts[:, None]  # (N, M)
-        return self._read(table, None, real)[number, place].view(*x.shape[:2], -1)  # (B, T, D)
+        return self._read(table, None, real)[number, position].view(*x.shape[:2], -1)  # (B, T, D)

@@ -24,18 +24,7 @@ def _place(tokens, length, heads: tl.constexpr, width: tl.constexpr, WIDTH: tl.c
 
 
 @triton.jit
-def _scores(
-    q,
-    k,
-    keep,
-    rows,
-    columns,
-    queries,
-    keys,
-    scale,
-    MASKED: tl.constexpr,
-    CAUSAL: tl.constexpr,
-):
+def _scores(q, k, keep, rows, columns, queries, keys, scale, MASKED: tl.constexpr, CAUSAL: tl.constexpr):
     """q · k times the scale, (ROWS, COLUMNS); minus infinity where a query may not attend."""
     allowed = (rows[:, None] < queries) & (columns[None, :] < keys)
     if MASKED:

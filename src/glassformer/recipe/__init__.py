@@ -1,85 +1,44 @@
 """The recipe: everything that a training run needs to know, in one TOML file, checked before anything starts.
 
-Each section is a class here, each key a field with its meaning; the reference in `docs/recipe.md` is made from them.
+Each section is a class, each key a field with its meaning; the reference in `docs/recipe.md` is made from them.
 """
 
+from glassformer.recipe.effects import settled, without_effect
+from glassformer.recipe.model import Fresh, Pretrained
+from glassformer.recipe.reading import (
+    RecipeWarning,
+    anchored,
+    base_of,
+    bundled,
+    find_recipe,
+    make_recipe,
+    read_recipe,
+    same,
+    to_toml,
+)
 from glassformer.recipe.recipe import Recipe
-from glassformer.recipe.sections import Data, Decode, Model, Tokenizer, Train, Tune
-from glassformer.recipe.sources import (
-    AlignedSource,
-    DatesSource,
-    DebianSource,
-    DigitsSource,
-    Files,
-    FilesSource,
-    FolderSource,
-    GrammarSource,
-    HuggingFaceSource,
-    ImageFolderSource,
-    JsonlSource,
-    LabelledFolderSource,
-    PoSource,
-    PythonSource,
-    Source,
-    SquadSource,
-    TextSource,
-    TmxSource,
-    TopicsSource,
-    ToySource,
-    TsvSource,
-    texts_of,
-)
-from glassformer.recipe.tasks import (
-    AnsweringTask,
-    ClassificationTask,
-    CorruptionTask,
-    ImagesTask,
-    LanguageTask,
-    MaskedTask,
-    TaggingTask,
-    Task,
-    TranslationTask,
-)
+from glassformer.recipe.sections import Data, Decode, Tokenizer, Train, Tune
 from glassformer.recipe.values import Section
 
 __all__ = [
-    "AlignedSource",
-    "AnsweringTask",
-    "ClassificationTask",
-    "CorruptionTask",
     "Data",
-    "DatesSource",
-    "DebianSource",
     "Decode",
-    "DigitsSource",
-    "Files",
-    "FilesSource",
-    "FolderSource",
-    "GrammarSource",
-    "HuggingFaceSource",
-    "ImageFolderSource",
-    "ImagesTask",
-    "JsonlSource",
-    "LabelledFolderSource",
-    "LanguageTask",
-    "MaskedTask",
-    "Model",
-    "PoSource",
-    "PythonSource",
+    "Fresh",
+    "Pretrained",
     "Recipe",
+    "RecipeWarning",
     "Section",
-    "Source",
-    "SquadSource",
-    "TaggingTask",
-    "Task",
-    "TextSource",
-    "TmxSource",
     "Tokenizer",
-    "TopicsSource",
-    "ToySource",
     "Train",
-    "TranslationTask",
-    "TsvSource",
     "Tune",
-    "texts_of",
+    "anchored",
+    "base_of",
+    "bundled",
+    "find_recipe",
+    "make_recipe",
+    "read_recipe",
+    "same",
+    "settled",
+    "to_toml",
+    "without_effect",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
+
+from glassformer.registry import Registry
 
 # What is written is what is meant: true is no number, and neither is "100"; but a whole number may stand for any.
 Whole = Annotated[int, Strict()]
@@ -20,3 +22,9 @@ class Section(BaseModel):
     """A table of the recipe: unknown keys are refused, values do not change afterwards."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def register(registry: Registry[Any], section: type[Section]) -> None:
+    """Register a class of sections under each value that its field `kind`, a Literal, may have."""
+    for kind in get_args(section.model_fields["kind"].annotation):
+        registry.register(kind, section)

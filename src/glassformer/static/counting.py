@@ -1,11 +1,11 @@
-"""Counting: a word is a place, a text is how often each word is in it, weighed by how rare the word is elsewhere.
+"""Word counts as vectors: a word is one dimension, a text is the vector of its word counts.
 
     one-hot         1 at the word's number, 0 elsewhere
-    bag of words    the sum of its words' one-hot vectors
-    TF-IDF          tf · idf, divided by its length;  idf = ln((1 + N) / (1 + df)) + 1
+    bag of words    the sum of the one-hot vectors of a text's words
+    TF-IDF          tf · idf, divided by the norm of the vector;  idf = ln((1 + N) / (1 + df)) + 1
 
-tf is how often the word is in the text (or 1 + ln of it: sublinear), df in how many of the N texts it is. All words are
-at right angles: "film" is no nearer to "movie" than to "Tuesday", which is what Word2Vec is for.
+tf is the count of the word in the text (or 1 + ln of it: sublinear), df the number of the N texts that contain it. All
+words are orthogonal: "film" is as far from "movie" as from "Tuesday"; Word2Vec does not have this defect.
 
 N texts, V words
 """
@@ -30,30 +30,30 @@ def one_hot(words: Sequence[str], vocabulary: Vocabulary) -> Tensor:
 
 
 def bag_of_words(texts: Iterable[str], vocabulary: Vocabulary, cut: Cut = words_of) -> Tensor:
-    """How often each known word is in each text, (N, V); sparse, since most are in few. Others are not counted."""
+    """The count of each vocabulary word in each text, (N, V), as a sparse tensor; other words are not counted."""
     counts = [
         Counter(number for word in cut(text) if (number := vocabulary.numbers.get(word)) is not None) for text in texts
     ]
     rows = [row for row, each in enumerate(counts) for _ in each]
     columns = [number for each in counts for number in each]
     values = torch.tensor([float(count) for each in counts for count in each.values()], dtype=torch.float64)
-    places = torch.tensor([rows, columns], dtype=torch.int64)
-    return _sparse(places, values, (len(counts), len(vocabulary)))  # (N, V)
+    indices = torch.tensor([rows, columns], dtype=torch.int64)
+    return _sparse(indices, values, (len(counts), len(vocabulary)))  # (N, V)
 
 
 class TfIdf:
-    """Texts as vectors of their words, each weighed by how rare it is among the texts that this was taught with."""
+    """Texts as vectors of their word counts, weighted by how rare each word is in the texts given first."""
 
     def __init__(
         self, texts: Sequence[str], cut: Cut = words_of, most: int | None = None, sublinear: bool = False
     ) -> None:
         self.vocabulary, self.cut, self.sublinear = Vocabulary.of(texts, cut, most), cut, sublinear
         bags = bag_of_words(texts, self.vocabulary, cut)
-        within = torch.bincount(bags.indices()[1], minlength=len(self.vocabulary))  # (V)
-        self.idf = inverse_document_frequency(within, len(texts))  # (V)
+        document_frequency = torch.bincount(bags.indices()[1], minlength=len(self.vocabulary))  # (V)
+        self.idf = inverse_document_frequency(document_frequency, len(texts))  # (V)
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
-        """Texts as vectors of length 1, (N, V), sparse; one without a known word is all zeros."""
+        """Texts as sparse vectors of norm 1, (N, V); a text without a vocabulary word is all zeros."""
         bags = bag_of_words(texts, self.vocabulary, self.cut)
         rows, columns = bags.indices()
         values = (1 + bags.values().log() if self.sublinear else bags.values()) * self.idf[columns]
@@ -61,12 +61,12 @@ class TfIdf:
         return _sparse(bags.indices(), values / lengths[rows], bags.shape)  # (N, V)
 
 
-def inverse_document_frequency(within: Tensor, texts: int) -> Tensor:
-    """How much a word says, (V), by the number of texts that have it, (V): ln((1 + N) / (1 + df)) + 1."""
+def inverse_document_frequency(document_frequency: Tensor, texts: int) -> Tensor:
+    """The weight of each word, (V), from the number of texts that contain it, (V): ln((1 + N) / (1 + df)) + 1."""
     if texts < 1:
-        raise InputError("there is nothing to count: no text")
-    return ((1 + texts) / (1 + within.double())).log() + 1
+        raise InputError("there is nothing to count: no texts")
+    return ((1 + texts) / (1 + document_frequency.double())).log() + 1
 
 
-def _sparse(places: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return torch.sparse_coo_tensor(places, values, shape, check_invariants=True).coalesce()
+def _sparse(indices: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=True).coalesce()

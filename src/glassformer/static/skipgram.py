@@ -1,12 +1,12 @@
 """Skip-gram with negative sampling: the Word2Vec of Mikolov and others (2013), from scratch.
 
-Words that stand among the same words get like vectors. Each word c is asked to tell the words o around it, which really
-stood there, from words n that were drawn at random:
+Words that occur in similar contexts get similar vectors. For each word c, the model learns to distinguish a word o
+that really occurs near it from words n that are drawn at random:
 
     loss = - log σ(u_o · v_c) - Σ_n log σ(-u_n · v_c)
 
-v are the vectors that are kept, u those of words as neighbours. Frequent words are skipped now and then, and drawn less
-often than they are met: by their counts to the power of 3/4.
+v are the resulting vectors, u are the vectors of words as neighbours. Occurrences of frequent words are skipped at
+random. Random words are drawn with probabilities proportional to count^(3/4).
 
 B pairs in a batch, K negatives, D width, V words, N tokens, P pairs
 """
@@ -24,20 +24,20 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.static.vectors import Vectors, make_vectors
 
-POWER = 0.75  # of the counts, by which negatives are drawn
+POWER = 0.75  # of the counts, for drawing negatives
 Progress = Callable[[int, int], None]  # done, of how many
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How vectors are learned, by whichever program."""
+    """The options of training, for `skip_gram` and gensim alike."""
 
     width: int = 100
-    window: int = 5  # neighbours on each side at most; nearer ones are taken more often
+    window: int = 5  # maximum neighbours on each side; nearer ones are used more often
     negatives: int = 5  # random words for each true neighbour
     epochs: int = 5
-    least: int = 5  # times that a word must occur to get a vector
-    sample: float = 1e-3  # share of a text beyond which a word is skipped now and then; 0: never
+    least: int = 5  # minimum count of a word to get a vector
+    sample: float = 1e-3  # occurrences of words above this fraction of all tokens are skipped at random; 0: never
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class Settings:
 
 
 class SkipGram(nn.Module):
-    """Two vectors for each word: one as the word that is looked at, one as a neighbour."""
+    """Two vectors for each word: one as the centre word, one as a neighbour."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
@@ -71,14 +71,14 @@ def skip_gram(
     rate: float = 0.025,
     progress: Progress | None = None,
 ) -> Vectors:
-    """Learn a vector for each word from sentences; the same sentences and settings give the same vectors."""
+    """Train a vector for each word on sentences; the same sentences and settings give the same vectors."""
     chosen = settings or Settings()
     words, counts = counted(sentences, chosen.least)
     numbers = {word: number for number, word in enumerate(words)}
     known = [[numbers[word] for word in sentence if word in numbers] for sentence in sentences]
     tokens = torch.tensor([number for sentence in known for number in sentence])  # (N)
-    places = torch.tensor([place for place, sentence in enumerate(known) for _ in sentence])  # (N)
-    dice = torch.Generator().manual_seed(chosen.seed)
+    sentence_of = torch.tensor([number for number, sentence in enumerate(known) for _ in sentence])  # (N)
+    rng = torch.Generator().manual_seed(chosen.seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(chosen.seed)
         model = SkipGram(len(words), chosen.width)
@@ -87,13 +87,13 @@ def skip_gram(
     drawn = frequent.pow(POWER).cumsum(0) / frequent.pow(POWER).sum()  # (V)
     learned = 0
     for epoch in range(chosen.epochs):
-        kept = torch.rand(len(tokens), generator=dice) < keeping(frequent, chosen.sample)[tokens]  # (N)
-        centres, near = pairs(tokens[kept], places[kept], chosen.window, dice)
-        order = torch.randperm(len(centres), generator=dice)
+        kept = torch.rand(len(tokens), generator=rng) < keeping(frequent, chosen.sample)[tokens]  # (N)
+        centres, near = pairs(tokens[kept], sentence_of[kept], chosen.window, rng)
+        order = torch.randperm(len(centres), generator=rng)
         learned += len(order)
         for first in range(0, len(order), batch):
             rows = order[first : first + batch]  # (B)
-            dots = torch.rand(len(rows), chosen.negatives, generator=dice, dtype=torch.float64)
+            dots = torch.rand(len(rows), chosen.negatives, generator=rng, dtype=torch.float64)
             random = torch.searchsorted(drawn, dots).clamp_(max=len(words) - 1)  # (B, K)
             done = (epoch + (first + len(rows)) / len(order)) / chosen.epochs
             optimiser.param_groups[0]["lr"] = rate * max(1 - done, 1e-3)
@@ -103,12 +103,12 @@ def skip_gram(
             if progress is not None:
                 progress(round(1000 * done), 1000)
     if not learned:
-        raise InputError("there is too little to learn from: of so few words, all that stood together were skipped")
+        raise InputError("there is too little to learn from: the random skipping left no pair of neighbours")
     return make_vectors(words, model.words.weight.detach().numpy())
 
 
 def counted(sentences: Sequence[Sequence[str]], least: int) -> tuple[list[str], list[int]]:
-    """The words that occur often enough, most frequent first, and how often they do."""
+    """The words with a count of at least `least`, most frequent first, and their counts."""
     counts = Counter(word for sentence in sentences for word in sentence)
     kept = sorted((word for word in counts if counts[word] >= least), key=lambda word: (-counts[word], word))
     if len(kept) < 2:
@@ -120,19 +120,19 @@ def counted(sentences: Sequence[Sequence[str]], least: int) -> tuple[list[str], 
 
 
 def keeping(counts: Tensor, sample: float) -> Tensor:
-    """How likely a token of each word is kept, (V): √(s/f) + s/f for a word with share f of all tokens, 1 at most."""
-    share = counts / counts.sum()
-    return torch.ones_like(share) if sample <= 0 else ((sample / share).sqrt() + sample / share).clamp(max=1)
+    """The probability to keep an occurrence of each word, (V): min(1, √(s/f) + s/f), f its fraction of all tokens."""
+    fraction = counts / counts.sum()
+    return torch.ones_like(fraction) if sample <= 0 else ((sample / fraction).sqrt() + sample / fraction).clamp(max=1)
 
 
-def pairs(tokens: Tensor, places: Tensor, window: int, dice: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Words and their neighbours in the same sentence, (P) each; a word's own window is drawn, up to the widest."""
-    reach = torch.randint(1, window + 1, (len(tokens),), generator=dice)  # (N)
+def pairs(tokens: Tensor, sentences: Tensor, window: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Centre words and their neighbours in the same sentence, (P) each; each window is drawn from 1 to `window`."""
+    reach = torch.randint(1, window + 1, (len(tokens),), generator=rng)  # (N)
     centres, near = [], []
     for distance in range(1, window + 1):
         left = torch.arange(max(len(tokens) - distance, 0))
         right = left + distance
-        together = places[left] == places[right]
+        together = sentences[left] == sentences[right]
         for centre, other in ((left, right), (right, left)):
             seen = together & (reach[centre] >= distance)
             centres.append(tokens[centre[seen]])

@@ -1,7 +1,7 @@
-"""Vectors of words: what is near what, which word completes an analogy, and the text format that word2vec writes.
+"""Word vectors: nearest words, analogies, and the text format of word2vec.
 
-    V D                     how many words, how many numbers each
-    word x₁ x₂ … x_D        one a line
+    V D                     the number of words, and of numbers per vector
+    word x₁ x₂ … x_D        one word per line
 
 V words, D width
 """
@@ -26,7 +26,7 @@ Table = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A word, and the cosine of the angle between its vector and what was asked for."""
+    """A word, and the cosine similarity of its vector with the query."""
 
     word: str
     similarity: float
@@ -41,7 +41,7 @@ class Vectors:
 
     @property
     def width(self) -> int:
-        """Numbers in a vector."""
+        """The number of numbers in a vector."""
         return int(self.table.shape[1])
 
     def __len__(self) -> int:
@@ -60,13 +60,13 @@ class Vectors:
         return self._nearest(self._units[self.vocabulary.number(word)], [word], count)
 
     def analogy(self, start: str, minus: str, plus: str, count: int = 10) -> list[Neighbour]:
-        """The words nearest to start - minus + plus, these three left out: king - man + woman is near queen."""
+        """The words nearest to start - minus + plus, without these three: king - man + woman is near queen."""
         one, other, third = (self._units[self.vocabulary.number(word)] for word in (start, minus, plus))
         return self._nearest(one - other + third, [start, minus, plus], count)
 
     @cached_property
     def _units(self) -> Table:
-        """All vectors with length 1, (V, D); only directions are compared."""
+        """All vectors scaled to norm 1, (V, D)."""
         lengths = np.maximum(np.linalg.norm(self.table, axis=1, keepdims=True), 1e-12)
         return np.asarray(self.table / lengths, np.float32)
 
@@ -80,15 +80,17 @@ class Vectors:
 
 
 def make_vectors(words: Sequence[str], table: NDArray[np.floating]) -> Vectors:
-    """Vectors of some words, in their order."""
+    """Vectors from words and a table with one row for each."""
     return Vectors(Vocabulary(list(words)), np.ascontiguousarray(table, np.float32))
 
 
 def write_vectors(vectors: Vectors, path: Path) -> None:
-    """Write word2vec's text format, at once; a number is written so that reading gives the same bits."""
+    """Write the text format of word2vec atomically; reading it gives bit-identical numbers."""
     wrong = next((word for word in vectors.vocabulary.words if not word or " " in word or "\n" in word), None)
     if wrong is not None:
-        raise ConfigurationError(f"the word {wrong!r} cannot be written: in this format a space ends a word")
+        raise ConfigurationError(
+            f"the word {wrong!r} cannot be written: in this format, words must not be empty or contain spaces"
+        )
     try:
         with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
             file.write(f"{len(vectors)} {vectors.width}\n")
@@ -99,16 +101,16 @@ def write_vectors(vectors: Vectors, path: Path) -> None:
 
 
 def read_vectors(path: Path) -> Vectors:
-    """Read word2vec's text format. Of a word that comes twice, the first vector counts, as for gensim."""
+    """Read the text format of word2vec. If a word occurs twice, its first vector is used, as in gensim."""
     try:
         with path.open("rb") as file:
             count, width = _header(file.readline(), path)
             found: dict[str, int] = {}
-            numbers = bytearray()  # as many as there are, whatever the header promises
+            numbers = bytearray()  # grows with the file: the header may be wrong
             line = 1
             for line, data in enumerate(file, start=2):
                 if line > count + 1:
-                    raise DataError(f"{path}:{line}: one vector too many: the first line says {count:,}")
+                    raise DataError(f"{path}:{line}: too many vectors: the first line says {count:,}")
                 word, values = _row(data, width, f"{path}:{line}")
                 if word not in found:
                     numbers += values.tobytes()
@@ -116,7 +118,7 @@ def read_vectors(path: Path) -> Vectors:
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     if line < count + 1:
-        raise DataError(f"{path}:{line}: the file ends here, after {line - 1:,} of the {count:,} vectors it promises")
+        raise DataError(f"{path}:{line}: the file ends after {line - 1:,} vectors: the first line says {count:,}")
     return make_vectors(list(found), np.frombuffer(numbers, np.float32).reshape(-1, width))
 
 
@@ -124,7 +126,7 @@ def _header(data: bytes, path: Path) -> tuple[int, int]:
     parts = data.split()
     if len(parts) != 2 or not all(part.isdigit() and int(part) for part in parts):
         shown = data[:40].decode("utf-8", "replace").strip()
-        raise DataError(f"{path}:1: {shown!r} is no header: expected the numbers of words and of a vector's places")
+        raise DataError(f"{path}:1: {shown!r} is not a header: expected the number of words and the width of a vector")
     return int(parts[0]), int(parts[1])
 
 
@@ -140,5 +142,5 @@ def _row(data: bytes, width: int, place: str) -> tuple[str, Table]:
     except ValueError as error:
         raise DataError(f"{place}: {error}") from None
     if not np.isfinite(values).all():
-        raise DataError(f"{place}: the vector of {word!r} has a place that is no finite number")
+        raise DataError(f"{place}: the vector of {word!r} has a value that is not finite")
     return word, values

@@ -1,4 +1,4 @@
-"""Word2Vec by gensim, the library that is made for it: the same as `skip_gram`, and faster on many words."""
+"""Word2Vec by gensim: the same method as `skip_gram`, and faster for large vocabularies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glassformer.static.vectors import Vectors, make_vectors
 def gensim_vectors(
     sentences: Sequence[Sequence[str]], settings: Settings | None = None, progress: Progress | None = None
 ) -> Vectors:
-    """Learn a vector for each word from sentences; one thread, so that the same seed gives the same vectors."""
+    """Train a vector for each word on sentences, in one thread, so that the same seed gives the same vectors."""
     try:
         from gensim.models import Word2Vec
         from gensim.models.callbacks import CallbackAny2Vec
@@ -22,7 +22,7 @@ def gensim_vectors(
     chosen = settings or Settings()
     counted(sentences, chosen.least)
 
-    class Told(CallbackAny2Vec):  # type: ignore[misc]  # gensim has no types
+    class Report(CallbackAny2Vec):  # type: ignore[misc]  # gensim has no types
         done = 0
 
         def on_epoch_end(self, model: Any) -> None:
@@ -41,6 +41,6 @@ def gensim_vectors(
         epochs=chosen.epochs,
         seed=chosen.seed,
         workers=1,
-        callbacks=[Told()],
+        callbacks=[Report()],
     )
     return make_vectors(model.wv.index_to_key, model.wv.vectors)

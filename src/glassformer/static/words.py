@@ -1,4 +1,4 @@
-"""Words: what is counted. A text is cut as the `word` tokenizer cuts it, without spaces and punctuation."""
+"""Words: a text is split like by the `word` tokenizer, without spaces and punctuation."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ CUTTER = pre_tokenizers.Split(WORD, behavior="isolated")
 
 
 def words_of(text: str, lowercase: bool = True) -> list[str]:
-    """The words of a text, in their order: runs of letters, marks and digits."""
+    """The words of a text in order: sequences of letters, marks and digits."""
     pieces = (piece.strip() for piece, _ in CUTTER.pre_tokenize_str(text.lower() if lowercase else text))
     return [piece for piece in pieces if piece and (piece[0].isalnum() or piece[0] == "_")]
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words that are known, each with its number: its place in the list."""
+    """A list of words; the number of a word is its index."""
 
     words: list[str]
 
     @classmethod
     def of(cls, texts: Iterable[str], cut: Cut = words_of, most: int | None = None) -> Vocabulary:
-        """The words of some texts in the alphabet's order; if there are more than `most`, the most frequent ones."""
+        """The words of some texts in alphabetical order; if there are more than `most`, the most frequent ones."""
         counts = Counter(word for text in texts for word in cut(text))
         if not counts:
             raise InputError("there is nothing to count: no word in any text")
@@ -44,10 +44,10 @@ class Vocabulary:
         return {word: number for number, word in enumerate(self.words)}
 
     def number(self, word: str) -> int:
-        """The number of a word, which must be known."""
+        """The number of a word; an error if it is not in the vocabulary."""
         if word not in self.numbers:
             near = get_close_matches(word, self.words, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"{len(self.words):,} others have one"
+            hint = f"did you mean {near[0]}?" if near else f"there are {len(self.words):,} other words"
             raise InputError(f"{word!r} has no vector: {hint}")
         return self.numbers[word]
 

@@ -1,62 +1,60 @@
-"""Language modelling: which token comes next, at every place of long rows of documents.
+"""Language modelling: which token comes next, at every position of the documents.
 
-Documents stand end to end, and a row of training is a window on them. Nobody looks from one document into another,
-positions begin anew with each, and no token is asked for that begins the next: so a window is worth what its documents
-are worth by themselves, and no place is wasted on padding.
+Documents stand end to end, in windows. Attention stays inside a document, positions restart with each, and the first
+token of a document is never predicted from the one before. So the loss of a window is that of its documents by
+themselves, and nothing is spent on padding.
 
-W windows, B windows in a batch, T length, D model width
+W windows, B windows or texts in a batch, T length, D model width
 """
 
 from __future__ import annotations
 
+import math
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from glassformer.tasks.gathering import gathered
+from glassformer.data import Context, Corpus, Encode, Rows
+from glassformer.data.encoding import DocumentEncoder
+from glassformer.decoding import Limits, Sampler, beam_search, collect, greedy, most_likely, stream
+from glassformer.errors import InputError
+from glassformer.evaluation import perplexity
+from glassformer.evaluation.judging import Judged
+from glassformer.models import DecoderOnly
+from glassformer.recipe import Recipe
+from glassformer.tasks.documents import (
+    SAMPLES,
+    UNUSED,
+    DocumentEvaluation,
+    DocumentTask,
+    defaults_with,
+    judge_each,
+    one_line,
+)
+from glassformer.tasks.gathering import TokenBatch, gathered, token_loss
 from glassformer.tasks.losses import sequence_loss
-from glassformer.tasks.protocol import Learner, Tensors
+from glassformer.tasks.protocol import Loss
+from glassformer.tasks.run import Progress, Run, by_length, check_list, quoted
+from glassformer.tasks.writing import Output, Writer, output, pieces
+from glassformer.text import SpecialTokens, own_special_tokens
 
-if TYPE_CHECKING:
-    from glassformer.data import TokenPairs
-
-
-@dataclass(frozen=True)
-class WindowBatch(Tensors):
-    """Windows on documents, and the token after each of theirs."""
-
-    text: Tensor  # (B, T)
-    right: Tensor  # (B, T), the token after each
-    asked: Tensor  # (B, T), True where that one is of the same document
-    documents: Tensor | None  # (B, T), which document each token is from; None: each window shows one only
-    tokens: int  # without padding
-    answers: int
-
-    @property
-    def places(self) -> int:
-        """The places of all windows."""
-        return self.text.numel()
-
-
-def language_loss(learner: Learner, batch: WindowBatch) -> Tensor:
-    """The summed loss of the next tokens, given those before in the same document."""
-    hidden = learner.hidden(batch.text, None, batch.documents)  # (B, T, D)
-    return sequence_loss(
-        hidden, batch.right, batch.asked, batch.answers, learner.head, learner.smoothing, learner.chunk
-    )
+PROMPT, WRITTEN = 12, 60  # after training: tokens of a document that are given, and tokens that are written
+SAMPLER = Sampler(temperature=0.8, top_p=0.95, seed=0)
 
 
 class Windows:
     """Documents end to end, cut every `length` tokens: where each window begins (W), and how long it is (W, 2).
 
-    The very last token is in no window: there is nothing to ask after it.
+    The very last token is in no window: nothing comes after it.
     """
 
-    def __init__(self, documents: TokenPairs, length: int) -> None:
+    def __init__(self, documents: Rows, length: int) -> None:
         self.flat, self.starts = documents.flat, documents.starts
         total = max(len(self.flat) - 1, 0)
         self.begins = np.arange(0, total, length, dtype=np.int64)
@@ -66,26 +64,227 @@ class Windows:
 
 @dataclass(frozen=True)
 class WindowCollator:
-    """Makes batches of windows."""
+    """Makes batches of windows, whose labels are the tokens after each, if those are of the same document."""
 
     pairs: Windows
     pad: int
 
-    def __call__(self, rows: NDArray[Any], dice: np.random.Generator) -> WindowBatch:
-        """A batch of some windows."""
+    def __call__(self, rows: NDArray[Any], rng: np.random.Generator) -> TokenBatch:
         windows = self.pairs
         begins, sizes = windows.begins[rows], windows.lengths[rows, 0].astype(np.int64)  # (B), (B)
         text, real = gathered(windows.flat, begins, sizes, self.pad)  # (B, T)
-        right, _ = gathered(windows.flat, begins + 1, sizes, self.pad)  # (B, T)
+        labels, _ = gathered(windows.flat, begins + 1, sizes, self.pad)  # (B, T)
         places = begins[:, None] + np.arange(text.shape[1] + 1)
         numbers = np.searchsorted(windows.starts, places, side="right")  # (B, T + 1)
-        asked = real & (numbers[:, 1:] == numbers[:, :-1])
+        label_mask = real & (numbers[:, 1:] == numbers[:, :-1])
         packed = bool((real & (numbers[:, :-1] != numbers[:, :1])).any())
-        return WindowBatch(
+        return TokenBatch(
             text=torch.from_numpy(text),
-            right=torch.from_numpy(right),
-            asked=torch.from_numpy(asked),
+            labels=torch.from_numpy(labels),
+            label_mask=torch.from_numpy(label_mask),
             documents=torch.from_numpy(numbers[:, :-1].astype(np.int64)) if packed else None,
             tokens=int(sizes.sum()),
-            answers=int(asked.sum()),
+            targets=int(label_mask.sum()),
         )
+
+
+@dataclass(frozen=True)
+class LanguageEvaluation(DocumentEvaluation):
+    """How likely some texts are, their ends included: -log p of their tokens, and of how much text."""
+
+    words: int  # between spaces
+    bytes: int  # in UTF-8
+
+    @property
+    def word_perplexity(self) -> float:
+        """The perplexity of a word: it does not depend on the tokenizer."""
+        return perplexity(self.nats / self.words)
+
+    @property
+    def bits_per_byte(self) -> float:
+        """What a byte costs if the text is compressed with the model: it does not depend on the tokenizer."""
+        return self.nats / math.log(2) / self.bytes
+
+    @property
+    def weighed(self) -> tuple[float, float]:
+        return self.nats / math.log(2), float(self.bytes)
+
+    def summary(self) -> dict[str, float]:
+        return {**super().summary(), "word_perplexity": self.word_perplexity, "bits_per_byte": self.bits_per_byte}
+
+    def facts(self) -> dict[str, Any]:
+        return {**super().facts(), "tokens": self.tokens, "words": self.words, "bytes": self.bytes}
+
+    def lines(self) -> list[str]:
+        per_word = f"perplexity     {self.word_perplexity:.3f} per word"
+        return [*super().lines(), per_word, f"bits per byte  {self.bits_per_byte:.4f}"]
+
+
+class LanguageModel(Writer):
+    """A trained language model: `run.generate(["Once upon a time"])`."""
+
+    looks: ClassVar[str] = "decoder"
+    opens_with: ClassVar[str] = "AutoModelForCausalLM and AutoTokenizer"
+    exports: ClassVar[dict[str, Any]] = {"frame": "start"}  # the tokenizer puts the start before a text
+
+    @property
+    def special(self) -> SpecialTokens:
+        return self.assets.special_tokens or own_special_tokens(self.tokenizer, self.tokenizer, alone=True)
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        length: int | None = None,
+        sampler: Sampler | None = None,
+        beam: int = 1,
+        progress: Progress | None = None,
+    ) -> list[Output]:
+        check_list(prompts, "generate")
+        model: Any = self.decoding_model()
+        size = self.recipe.decode.batch
+        tokens = [self._prompt(prompt) for prompt in prompts]
+        rooms = [self._room(len(ids), length) for ids in tokens]
+        answers: dict[int, Output] = {}
+        for room in dict.fromkeys(each.max_length for each in rooms):  # no long prompt ends another's output early
+            order = [row for row, each in enumerate(rooms) if each.max_length == room]
+            for rows in (order[first : first + size] for first in range(0, len(order), size)):
+                given, limit = self.padded([tokens[row] for row in rows]), rooms[rows[0]]
+                if sampler is not None:
+                    found = collect(stream(model, *given, limits=limit, choose=sampler), len(rows), limit.end)
+                elif beam > 1:
+                    found = [best for best, *_ in beam_search(model, *given, limits=limit, width=beam)]
+                else:
+                    found = greedy(model, *given, limits=limit)
+                for row, each in zip(rows, found, strict=True):
+                    answers[row] = output(each, self.tokenizer, tokens[row])
+                if progress is not None:
+                    progress(len(answers), len(tokens))
+        return [answers[row] for row in range(len(prompts))]
+
+    def stream(self, text: str, sampler: Sampler | None = None, length: int | None = None) -> Iterator[str]:
+        """A text and what follows it, piece by piece as it is written."""
+        ids, model = self._prompt(text), self.decoding_model()
+        given, limit = self.padded([ids]), self._room(len(ids), length)
+        choose = most_likely if sampler is None else sampler
+        return pieces(stream(model, *given, limits=limit, choose=choose), self.tokenizer, ids)  # type: ignore[arg-type]
+
+    def check(self, prompt: str) -> str:
+        """The prompt, if the model has room for it and for something more."""
+        self._room(len(self._prompt(prompt)), None)
+        return prompt
+
+    def read(self, text: str) -> list[int]:
+        ids, last = self._prompt(text), self.max_positions
+        if last is not None and len(ids) > last:
+            raise InputError(f"{quoted(text)} has {len(ids)} tokens: the model reads {last}")
+        return ids
+
+    def _prompt(self, text: str) -> list[int]:
+        """A prompt as tokens between the special ones; an empty prompt is the start token in any case."""
+        ids, special = self.tokenizer.encode(self.normalised(text)), self.special
+        return [*special.source_prefix, *ids, *special.source_suffix] or [special.start]
+
+    def _room(self, prompt: int, length: int | None) -> Limits:
+        """The limits of an output of some length after a prompt of so many tokens: it ends where positions end."""
+        length, last = self.recipe.decode.max_length if length is None else length, self.max_positions
+        if last is not None:
+            if prompt >= last:
+                raise InputError(f"a prompt of {prompt} tokens leaves no room: the model reads {last} in all")
+            length = min(length, last - prompt)
+        return self.limits_of(length, start=None)
+
+    @torch.inference_mode()
+    def evaluate(self, examples: Sequence[tuple[Any, ...]], progress: Progress | None = None) -> LanguageEvaluation:
+        """How likely some texts are.
+
+        A text longer than the model reads is read in windows that overlap by half: each of its tokens counts once, and
+        the model has seen half a window before it at least, or all there is.
+        """
+        texts = [self.normalised(example[0]) for example in examples]
+        if not any(text.strip() for text in texts):
+            raise InputError("there is nothing to evaluate: no text")
+        nats, done = 0.0, 0
+        rows = [row for ids in self.tokenizer.encode_batch(texts) for row in self._windows(ids)]
+        for some in by_length([len(ids) for ids, _ in rows], self.recipe.train.batch_tokens):
+            nats += float(self._nats([rows[row] for row in some]))
+            done += len(some)
+            if progress is not None:
+                progress(done, len(rows))
+        words, size = sum(max(1, len(text.split())) for text in texts), sum(len(text.encode()) for text in texts)
+        tokens = sum(len(ids) - 1 - seen for ids, seen in rows)
+        return LanguageEvaluation(nats, tokens, words, size, texts=len(texts))
+
+    def _windows(self, ids: list[int]) -> Iterator[tuple[list[int], int]]:
+        """A text in windows of tokens to read and one more to predict, and how many of each were predicted before."""
+        framed = [self.special.start, *ids, self.special.end]
+        for begin, end, seen in sliding(len(framed) - 1, self.recipe.data.max_tokens):
+            yield framed[begin : end + 1], seen
+
+    def _nats(self, rows: list[tuple[list[int], int]]) -> Tensor:
+        """-log p of what is predicted in some windows."""
+        tokens, keep = self.padded([ids for ids, _ in rows])  # (B, T)
+        seen = torch.tensor([seen for _, seen in rows], device=tokens.device)
+        places = torch.arange(tokens.shape[1] - 1, device=tokens.device)
+        label_mask = keep[:, 1:] & (places >= seen[:, None])  # (B, T)
+        hidden = self.model.hidden(tokens[:, :-1], keep[:, :-1])  # (B, T, D)
+        return sequence_loss(hidden, tokens[:, 1:], label_mask, int(label_mask.sum()), self.model.head)
+
+    def judge(self, examples: Sequence[tuple[Any, ...]], progress: Progress | None = None) -> Judged:
+        return judge_each("bits per byte", self.evaluate, examples, progress)
+
+    def _prompts(self, examples: Sequence[tuple[Any, ...]]) -> list[str]:
+        """The beginnings of some documents."""
+        few = min(PROMPT, self.recipe.data.max_tokens // 4)
+        texts = [self.normalised(example[0]) for example in examples[:SAMPLES]]
+        return [self.tokenizer.decode(self.tokenizer.encode(text)[:few]) for text in texts]
+
+    def shown(self, examples: Sequence[tuple[Any, ...]], found: LanguageEvaluation) -> list[str]:
+        """Beginnings of documents, and what the model writes after each."""
+        prompts = self._prompts(examples)
+        outputs = self.generate(prompts, WRITTEN, SAMPLER)
+        return [
+            f"  {one_line(prompt)}  →  {one_line(each.text[len(prompt) :])}"
+            for prompt, each in zip(prompts, outputs, strict=True)
+        ]
+
+    def next_commands(self, examples: Sequence[tuple[Any, ...]]) -> list[str]:
+        prompt = shlex.quote(one_line(self._prompts(examples[:1])[0]))
+        return [f"generate --run RUN {prompt} --temperature 0.8 --stream", "evaluate --run RUN"]
+
+
+def sliding(total: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """Windows on so many tokens: from where, to where, and how many of the first were in the window before."""
+    begin = end = 0
+    while end < total:
+        known, end = end, min(total, max(begin + length, end + (length + 1) // 2))
+        begin = max(0, end - length)
+        yield begin, end, known - begin
+
+
+class LanguageTask(DocumentTask):
+    """From the beginning of a text to what follows."""
+
+    kind: Literal["language-modelling"] = "language-modelling"
+
+    answer: ClassVar[str] = "next"
+    writes: ClassVar[bool] = True
+    defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = defaults_with("gpt2")
+    unused: ClassVar[Mapping[str, str]] = UNUSED | {
+        "data.long": "documents stand end to end, in windows of data.max_tokens",
+        "decode.beam": "generate is greedy or samples, unless it is given a beam",
+        "decode.length_penalty": "generate is greedy or samples, unless it is given a beam",
+    }
+    loss: ClassVar[Loss] = staticmethod(token_loss)
+    Run: ClassVar[type[Run]] = LanguageModel
+
+    def encoder(self, context: Context) -> Encode:
+        """Documents as they are, each with a start and an end."""
+        return DocumentEncoder(context.tokenizer, None, framed=True)
+
+    def collator(self, recipe: Recipe, corpus: Corpus, model: nn.Module) -> WindowCollator:
+        return WindowCollator(Windows(corpus.splits["train"], recipe.data.max_tokens), corpus.assets.tokenizers[0].pad)
+
+    @classmethod
+    def adopts(cls, model: nn.Module) -> bool:
+        """A decoder without a source."""
+        return isinstance(model, DecoderOnly)

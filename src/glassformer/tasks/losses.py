@@ -132,3 +132,17 @@ def sequence_loss(
 def class_loss(logits: Tensor, right: Tensor, smoothing: float = 0.0) -> Tensor:
     """The loss of the right classes (B) under logits (B, V), summed."""
     return F.cross_entropy(logits.float(), right, reduction="sum", label_smoothing=smoothing)
+
+
+def span_loss(logits: Tensor, mask: Tensor, right: Tensor, smoothing: float = 0.0) -> Tensor:
+    """The loss of positions (B, 2), summed, under logits (B, T, 2) of the tokens where the mask (B, T) is True.
+
+    Label smoothing spreads its part evenly over the real tokens of a row.
+    """
+    real = mask[:, :, None]  # (B, T, 1)
+    log_p = F.log_softmax(logits.float().masked_fill(~real, -torch.inf), dim=1)  # (B, T, 2)
+    of_right = log_p.gather(1, right[:, None]).sum()
+    if not smoothing:
+        return -of_right
+    spread = (log_p.masked_fill(~real, 0.0) / real.sum(dim=1, keepdim=True)).sum()
+    return -(1 - smoothing) * of_right - smoothing * spread

@@ -19,56 +19,34 @@ class Batch(Protocol):
     """Examples to learn from together. What is in it, the task's own loss knows."""
 
     @property
-    def answers(self) -> int:
-        """How many answers are asked for: the loss is a sum over them."""
-        ...
+    def targets(self) -> int:
+        """How many predictions the loss sums over."""
 
     @property
     def tokens(self) -> int:
         """How many real tokens, or what else is read and written, there are."""
-        ...
 
     @property
-    def places(self) -> int:
-        """How many there are with padding."""
-        ...
+    def padded_tokens(self) -> int:
+        """How many tokens there are with padding."""
 
     def pin(self) -> Batch:
         """The same batch in page-locked memory, from which a GPU copies by itself."""
-        ...
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device, without waiting for it."""
-        ...
 
 
 class Learner(Protocol):
-    """What a loss sees of the model that learns."""
+    """What a loss sees of the model that learns: `hidden` gives the vectors that the head reads."""
 
-    @property
-    def hidden(self) -> Callable[..., Tensor]:
-        """The model's inputs to the vectors that its head reads."""
-        ...
+    hidden: Callable[..., Tensor]
+    smoothing: float  # of the labels, from 0 to 1
+    chunk: Chunk  # how the loss of some words is computed
 
     @property
     def head(self) -> nn.Module:
         """What reads the answer off the hidden vectors."""
-        ...
-
-    @property
-    def smoothing(self) -> float:
-        """The share of label smoothing."""
-        ...
-
-    @property
-    def chunk(self) -> Chunk:
-        """How the loss of some words is computed."""
-        ...
-
-    @property
-    def aware(self) -> bool:
-        """Whether some norm wants to know which target tokens are padding."""
-        ...
 
 
 Loss = Callable[[Learner, Any], Tensor]  # the summed loss of a batch

@@ -1,6 +1,10 @@
-"""Text: how sentences become numbers, and numbers sentences again."""
+"""Text: tokenizers and special tokens."""
 
-from glassformer.text.habits import Habits, framed_habits, own_habits
-from glassformer.text.tokenizer import MASKS, SENTINEL, SPACE, Tokenizer, on_a_line
-
-__all__ = ["MASKS", "SENTINEL", "SPACE", "Habits", "Tokenizer", "framed_habits", "on_a_line", "own_habits"]
+from glassformer.text.display import SPACE as SPACE
+from glassformer.text.display import on_a_line as on_a_line
+from glassformer.text.special_tokens import MASKS as MASKS
+from glassformer.text.special_tokens import SENTINEL as SENTINEL
+from glassformer.text.special_tokens import SpecialTokens as SpecialTokens
+from glassformer.text.special_tokens import framed_special_tokens as framed_special_tokens
+from glassformer.text.special_tokens import own_special_tokens as own_special_tokens
+from glassformer.text.tokenizer import Tokenizer as Tokenizer

@@ -1,14 +1,14 @@
-"""SentencePiece models: another library's tokenizer files, read without that library.
+"""SentencePiece models, read without the SentencePiece library.
 
-Such a file is a protocol buffer: fields, each a number and a value. Only the few that matter here are read: the
-pieces with their scores, the kind of model, and how text is normalised first.
+The file is a protocol buffer: a list of fields, each with a number and a value. Only the necessary fields are read:
+the pieces with their scores, the kind of model, and the normalisation of the text.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
@@ -16,14 +16,13 @@ from tokenizers import Tokenizer as Engine
 from glassformer.errors import InputError
 
 UNIGRAM, BPE = 1, 2  # the kinds of model that can be read
-NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6  # the kinds of pieces
+NORMAL, UNKNOWN, CONTROL, USER = 1, 2, 3, 4  # the kinds of pieces
 SPACE = "▁"
 
 Field = tuple[int, int | bytes]
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A token of the model."""
 
     text: str
@@ -32,7 +31,7 @@ class Piece:
 
 
 def read(data: bytes, name: str) -> Engine:
-    """The tokenizer in a SentencePiece model; `name` is what complaints call it."""
+    """The tokenizer in a SentencePiece model; `name` is the file name for error messages."""
     try:
         fields = list(_fields(data))
         pieces = [_piece(value) for number, value in fields if number == 1 and isinstance(value, bytes)]
@@ -71,7 +70,7 @@ def _normaliser(fields: dict[int, int | bytes]) -> normalizers.Normalizer | None
 
 
 def _bpe(pieces: list[Piece], unknown: int | None, fallback: bool) -> models.BPE:
-    """BPE from pieces: a merge is any way to make a piece of two others, the best-scored piece first."""
+    """BPE from pieces: every way to join two pieces into a third is a merge, best scores first."""
     ids = {piece.text: i for i, piece in enumerate(pieces)}
     merges: list[tuple[float, int, int, str, str]] = []
     for piece in pieces:
@@ -90,7 +89,7 @@ def _piece(data: bytes) -> Piece:
     values = dict(_fields(data))
     text, score, kind = values[1], values.get(2, b"\0\0\0\0"), values.get(3, NORMAL)
     if not isinstance(text, bytes) or not isinstance(score, bytes) or not isinstance(kind, int):
-        raise ValueError("a piece of another form")
+        raise ValueError("not a SentencePiece piece")
     return Piece(text.decode("utf-8"), struct.unpack("<f", score)[0], kind)
 
 
@@ -100,7 +99,7 @@ def _last(fields: list[Field], number: int) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[Field]:
-    """The fields of a protocol buffer: whole numbers as int, all else as bytes."""
+    """The fields of a protocol buffer: integers as int, all other values as bytes."""
     at = 0
     while at < len(data):
         tag, at = _number(data, at)
@@ -120,7 +119,7 @@ def _fields(data: bytes) -> Iterator[Field]:
 
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A whole number in groups of seven bits, and where the next thing stands."""
+    """An integer stored in groups of seven bits, and the position after it."""
     value = shift = 0
     while True:
         byte = data[at]

@@ -1,6 +1,6 @@
-"""Averaging: the mean of many good weights is often better than any of them.
+"""Averaging: the mean of several sets of weights often generalises better than the last set.
 
-A moving average follows the weights as they train; checkpoint averaging takes the mean of the last few saved.
+A moving average is updated after every step; checkpoint averaging takes the mean of the last few checkpoints.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ from glassformer.training.distribution import local, sharded
 class MovingAverage:
     """average ← d · average + (1 - d) · weights, after every step, with d growing to `decay`.
 
-    d is at most (1 + step) / (10 + step), so that the random weights of the beginning are soon forgotten.
+    d is at most (1 + step) / (10 + step), so that the random initial weights soon lose their influence.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights: list[Tensor] = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-        self.averages = [weight.detach().clone() for weight in self.weights]
+        self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self.averages = {name: weight.detach().clone() for name, weight in self.weights.items()}
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Take in the weights after this step."""
+        """Update the averages with the weights after this step."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(_locals(self.averages), _locals(self.weights), 1 - decay)
+        torch._foreach_lerp_(_shards(self.averages), _shards(self.weights), 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within this context the model has the averaged weights."""
+        """Give the model the averaged weights while this context is open."""
         self._swap()
         try:
             yield
@@ -43,24 +42,24 @@ class MovingAverage:
 
     @torch.no_grad()
     def _swap(self) -> None:
-        averages, trained = _locals(self.averages), _locals(self.weights)
+        averages, trained = _shards(self.averages), _shards(self.weights)
         kept = [weight.clone() for weight in trained]
         torch._foreach_copy_(trained, averages)
         torch._foreach_copy_(averages, kept)
 
     def state(self) -> dict[str, Tensor]:
-        """The averages by their names."""
-        return dict(zip(self.names, self.averages, strict=True))
+        """The averages by parameter name."""
+        return self.averages
 
     @torch.no_grad()
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` returned."""
-        for name, average in zip(self.names, self.averages, strict=True):
+        """Continue from what `state` returned."""
+        for name, average in self.averages.items():
             average.copy_(sharded(state[name], average))
 
 
 def mean(states: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several sets of weights, summed in float64; tensors of whole numbers are the last set's."""
+    """The mean of several sets of weights, summed in float64; integer tensors are taken from the last set."""
     total: dict[str, Tensor] = {}
     last: Mapping[str, Tensor] = {}
     count = 0
@@ -71,5 +70,5 @@ def mean(states: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {name: (total[name] / count).to(tensor) if name in total else tensor for name, tensor in last.items()}
 
 
-def _locals(tensors: list[Tensor]) -> list[Tensor]:
-    return [local(tensor) for tensor in tensors]
+def _shards(tensors: Mapping[str, Tensor]) -> list[Tensor]:
+    return [local(tensor) for tensor in tensors.values()]

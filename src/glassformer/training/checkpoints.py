@@ -1,13 +1,13 @@
-"""Checkpoints: the whole state of a training, safe on disk, so that a killed run goes on as if nothing had been.
+"""Checkpoints: the whole state of training on disk, so that a killed run continues with identical results.
 
     checkpoints/step-00000500/
-        model.safetensors       the weights, tied ones once
+        model.safetensors       the weights; tied weights once
         optimiser.safetensors   the optimiser's averages, by parameter
-        average.safetensors     the moving average of the weights, where there is one
-        state.json              step, place in the data, random numbers, counters, metrics
-        checksums.json          SHA-256 of each of these
+        average.safetensors     the moving average of the weights, with train.ema
+        state.json              step, position in the data, random states, counters, metrics
+        checksums.json          the SHA-256 of each of these files
 
-A checkpoint is written under a temporary name, flushed to the disk, and renamed: it is there whole or not at all.
+A checkpoint is written under a temporary name, flushed to disk, and renamed: it exists completely or not at all.
 Nothing is ever unpickled.
 """
 
@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import TrainingError
 from glassformer.training.distribution import sharded, whole
+from glassformer.writing import flush
 
 State = dict[str, Any]
 CHECKSUMS = "checksums.json"
@@ -38,7 +37,7 @@ CHECKSUMS = "checksums.json"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One saved state; its tensors are read when asked for."""
+    """One saved state; its tensors are read on request."""
 
     path: Path
 
@@ -48,31 +47,31 @@ class Checkpoint:
         return int(self.path.name.removeprefix("step-"))
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of one of its files: model, optimiser or average."""
+        """The tensors of the file `name`: model, optimiser or average."""
         return load_file(self.path / f"{name}.safetensors")
 
     def has(self, name: str) -> bool:
-        """Whether it has such a file of tensors."""
+        """Whether it has a file of tensors called `name`."""
         return (self.path / f"{name}.safetensors").is_file()
 
     def state(self) -> State:
-        """Everything that is no tensor."""
+        """The contents of state.json."""
         return json.loads((self.path / "state.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights to use: the moving average where there is one."""
+        """The weights for use: the moving average if it was saved, else the trained weights."""
         model = self.tensors("model")
         return model | self.tensors("average") if self.has("average") else model
 
     def damage(self) -> str | None:
-        """What is wrong with its files, in words; None where all is well."""
+        """A description of what is wrong with its files; None if nothing is."""
         try:
             sums = json.loads((self.path / CHECKSUMS).read_text(encoding="utf-8"))
             if not {"model.safetensors", "state.json"} <= sums.keys():
                 return f"{CHECKSUMS} is incomplete"
             for name, expected in sums.items():
                 if _digest(self.path / name) != expected:
-                    return f"{name} does not have its checksum"
+                    return f"{name} does not match its checksum"
         except FileNotFoundError as error:
             return f"{Path(error.filename).name} is missing"
         except (OSError, ValueError, AttributeError) as error:
@@ -92,68 +91,64 @@ class Checkpoints:
         return [Checkpoint(path) for path in sorted(found, key=lambda path: int(path.name[5:]))]
 
     def at(self, step: int) -> Checkpoint:
-        """The checkpoint of a step."""
+        """The checkpoint of a step, whether it exists or not."""
         return Checkpoint(self.folder / f"step-{step:08d}")
 
     def good(self) -> Iterator[Checkpoint]:
-        """The checkpoints that are whole, newest first; damaged ones are named in a warning and passed over."""
+        """The undamaged checkpoints, newest first; each damaged one causes a warning and is skipped."""
         for checkpoint in reversed(self.all()):
             damage = checkpoint.damage()
             if damage is None:
                 yield checkpoint
             else:
-                warnings.warn(f"the checkpoint {checkpoint.path} is damaged: {damage}; it is passed over", stacklevel=2)
+                warnings.warn(f"the checkpoint {checkpoint.path} is damaged: {damage}; it is skipped", stacklevel=2)
 
     def latest_good(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole."""
+        """The newest undamaged checkpoint."""
         return next(self.good(), None)
 
-    def save(
-        self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: State, best: int | None
-    ) -> Checkpoint:
-        """Write a checkpoint of so many files of tensors, then delete those no longer needed.
+    def save(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: State, best: int | None) -> None:
+        """Write a checkpoint with one file for each entry of `tensors`, then delete checkpoints no longer needed.
 
-        A full disk or a folder that cannot be written to is a TrainingError; what was there stays as it was.
+        A full disk or a folder without write permission raises a TrainingError; earlier checkpoints stay as they are.
         """
-        final = self.at(step)
-        with self._careful(final.path):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for left in self.folder.glob(".step-*"):  # of a process that was killed while it wrote
-                shutil.rmtree(left)
-            new = final.path.with_name(f".{final.path.name}")
-            new.mkdir()
-            for name, values in tensors.items():
-                plain = {key: value.detach().cpu().contiguous() for key, value in values.items()}
-                save_file(plain, new / f"{name}.safetensors")
-            _write(new / "state.json", json.dumps(state, indent=1, allow_nan=True))
-            sums = {path.name: _digest(path) for path in sorted(new.iterdir())}
-            _write(new / CHECKSUMS, json.dumps(sums, indent=1))
-            for path in [*new.iterdir(), new]:
-                _flush(path)
-            if final.path.exists():  # a damaged one that was passed over
-                final.path.replace(new.with_name(f"{new.name}-old"))
-            new.replace(final.path)
-            _flush(self.folder)
-            shutil.rmtree(new.with_name(f"{new.name}-old"), ignore_errors=True)
-        for old in self.all()[: -self.keep]:
-            if old.step not in (best, step):
-                shutil.rmtree(old.path, ignore_errors=True)
-        return final
-
-    @contextmanager
-    def _careful(self, path: Path) -> Iterator[None]:
+        path = self.at(step).path
         try:
-            yield
+            self._write(path, tensors, state)
         except (OSError, SafetensorError) as error:
             for left in self.folder.glob(".step-*"):
                 shutil.rmtree(left, ignore_errors=True)
-            last = next((one.path.name for one in reversed(self.all())), None)
-            intact = "nothing was saved before" if last is None else f"{last} is intact: free some space and resume"
-            raise TrainingError(f"the checkpoint {path} cannot be written: {error}; {intact}") from error
+            last = "there is no earlier checkpoint"
+            if known := self.all():
+                last = f"{known[-1].path.name} is intact: free disk space and resume"
+            raise TrainingError(f"the checkpoint {path} cannot be written: {error}; {last}") from error
+        for old in self.all()[: -self.keep]:
+            if old.step not in (best, step):
+                shutil.rmtree(old.path, ignore_errors=True)
+
+    def _write(self, path: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: State) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for left in self.folder.glob(".step-*"):  # left by a process that was killed while writing
+            shutil.rmtree(left)
+        new, damaged = path.with_name(f".{path.name}"), path.with_name(f".{path.name}-old")
+        new.mkdir()
+        for name, values in tensors.items():
+            plain = {key: value.detach().cpu().contiguous() for key, value in values.items()}
+            save_file(plain, new / f"{name}.safetensors")
+        (new / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+        sums = {each.name: _digest(each) for each in sorted(new.iterdir())}
+        (new / CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
+        for each in [*new.iterdir(), new]:
+            flush(each)
+        if path.exists():  # a damaged one that was skipped
+            path.replace(damaged)
+        new.replace(path)
+        flush(self.folder)
+        shutil.rmtree(damaged, ignore_errors=True)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """All weights of a model by name, a tied one once, sharded ones whole (so every rank must ask)."""
+    """All weights of a model by name: tied weights once, sharded weights gathered (so every rank must call this)."""
     once: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         once.setdefault(id(tensor), (name, tensor))
@@ -162,16 +157,16 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def load_weights(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
-    """Put the weights that `weights` returned into a model of the same make."""
+    """Load what `weights` returned into a model of the same architecture."""
     own = model.state_dict(keep_vars=True)
     names = weights(model).keys()
-    if missing := sorted(names - saved.keys()):
-        raise TrainingError(f"the saved weights lack {missing[0]} (and {len(missing) - 1} more): another model's")
-    if extra := sorted(saved.keys() - own.keys()):
-        raise TrainingError(f"the saved weights hold {extra[0]} (and {len(extra) - 1} more): another model's")
+    for verb, wrong in (("lack", names - saved.keys()), ("hold", saved.keys() - own.keys())):
+        if wrong:
+            some = f"{min(wrong)} (and {len(wrong) - 1} more)"
+            raise TrainingError(f"the saved weights {verb} {some}: they belong to a different model")
     for name in names:
         if saved[name].shape != own[name].shape:
-            shapes = f"{tuple(saved[name].shape)}, but the model's has {tuple(own[name].shape)}"
+            shapes = f"{tuple(saved[name].shape)}, but the model expects {tuple(own[name].shape)}"
             raise TrainingError(f"the saved weight {name} has the shape {shapes}")
         own[name].copy_(sharded(saved[name].to(own[name].dtype), own[name]))
 
@@ -179,16 +174,3 @@ def load_weights(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
-def _flush(path: Path) -> None:
-    """Wait until the disk has it."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

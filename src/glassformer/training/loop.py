@@ -1,8 +1,8 @@
-"""The loop: batch → loss → gradient → step, thousands of times, and nothing lost when it is interrupted.
+"""The training loop: batch → loss → gradient → step; an interrupted run resumes with identical results.
 
-One step takes `accumulate` batches on every rank. The gradient of their summed loss is divided by their real target
-tokens, so that a token counts the same in whichever batch, on whichever rank it stands. Nothing in a step waits for
-the device: it is looked at only to log, to validate and to save.
+One step takes `accumulate` batches on every rank. The gradient of their summed loss is divided by the number of their
+targets, so that every target has the same weight in any batch and on any rank. No step waits for the device: the loop
+reads results from it only to log, to validate and to save.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, Stopped, TrainingError
-from glassformer.tasks import Batch, Loss, translation_loss
-from glassformer.training import randomness
+from glassformer.tasks.objective import Objective
+from glassformer.tasks.protocol import Batch, Loss
 from glassformer.training.averaging import MovingAverage, mean
 from glassformer.training.checkpoints import Checkpoints, load_weights, weights
 from glassformer.training.devices import check_bf16, memory, resolve
 from glassformer.training.distribution import Distribution, whole
 from glassformer.training.meter import Meter, Pace
-from glassformer.training.objective import Objective
 from glassformer.training.optimisers import optimiser
 from glassformer.training.protocols import Batches, Chosen, Log, Outcome, Reason, Validate
 from glassformer.training.schedules import schedule
@@ -39,11 +38,11 @@ if TYPE_CHECKING:
 
 
 class Trainer:
-    """Trains a model on batches as the options say, and keeps its state under `folder`.
+    """Trains a model on batches with the `[train]` options of a recipe, and writes checkpoints under `folder`.
 
-    `validate` is handed the model, on rank 0; `log` gets a dictionary every `log_every` steps and after each
-    validation, `tick` a small one every step; `loss` is the task's. With `unfreeze`, one more block learns every so
-    many steps, from the top. After `run`, `model` has the weights to use.
+    `validate` gets the model, on rank 0 only. `log` gets a dictionary every `log_every` steps and after each
+    validation, `tick` a small one after every step. `loss` is the loss of the task. With `unfreeze`, one more block is
+    trained every `unfreeze` steps, starting at the top. After `run`, `model` has the weights for use.
     """
 
     def __init__(
@@ -52,11 +51,11 @@ class Trainer:
         batches: Batches,
         options: Train,
         folder: Path,
+        loss: Loss,
         validate: Validate | None = None,
         log: Log | None = None,
         distribution: Distribution | None = None,
         tick: Log | None = None,
-        loss: Loss = translation_loss,
         unfreeze: int = 0,
     ) -> None:
         self.batches, self.options, self.validate, self.log, self.tick = batches, options, validate, log, tick
@@ -65,81 +64,82 @@ class Trainer:
         if options.precision == "bf16":
             check_bf16(self.device)
         model.to(self.device).train()
-        # What is validated and kept must be whole: where the model is sharded, that is a copy of it.
+        # A sharded model cannot be validated or kept: `model` is then an unsharded copy of it.
         self.model, self._trained = copy.deepcopy(model) if self.distribution.sharded else model, model
-        objective = Objective(model, options.smoothing, loss)
+        objective = Objective(model, loss, options.smoothing)
         if options.compile:
             objective.compile_parts(whole=not self.distribution.sharded)
         self._objective = self.distribution.wrap(objective, objective.blocks)
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._optimiser, self._share = optimiser(model, options), schedule(options)
+        self._optimiser, self._lr_factor = optimiser(model, options), schedule(options)
         self._unfreezing = Unfreezing(model, unfreeze) if unfreeze else None
         self._average = MovingAverage(model, options.ema) if options.ema else None
         self._checkpoints = Checkpoints(folder, max(options.keep, options.average))
         self._meter, self._pace, self._signals = Meter(self.device), Pace(), Listener()
         self.step = 0
         self._saved = 0  # the step of the newest checkpoint
-        self._stale = 0  # validations without progress
+        self._stale = 0  # validations since the best one
         self._best: tuple[float, int] | None = None  # the best value so far, and its step
 
     def run(self, resume: bool = False) -> Outcome:
-        """Train to the end, from the beginning or from the newest whole checkpoint."""
+        """Train to the end, from step 1 or from the newest undamaged checkpoint."""
         options = self.options
         with self._signals:
-            self._begin(resume)
+            self._load_or_seed(resume)
             reason = self._reason()
-            batches = self.batches.share(self.distribution.rank, self.distribution.world)
+            batches = self.batches.for_rank(self.distribution.rank, self.distribution.world)
             while self.step < options.steps and reason == "steps":
                 stop = self.advance(batches)
                 if self._due(options.log_every):
                     self._report()
                 if self.validate is not None and self._due(options.validate_every):
-                    self._assess(self.validate)
+                    self._validate_and_save(self.validate)
                     reason = self._reason()
                 if stop or self._due(options.save_every):
                     self._save()
                 if stop:
-                    raise Stopped(self._signals.heard or signal.SIGTERM, self.step)
+                    raise Stopped(self._signals.received or signal.SIGTERM, self.step)
             self._save()
-            chosen = self._choose()
+            chosen = self._load_final_weights()
         return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)
 
     def advance(self, batches: Iterator[Batch]) -> bool:
-        """One optimiser step on this rank's batches; whether some rank was asked to stop meanwhile."""
-        world, own = self.distribution.world, [self._move(batch) for batch in islice(batches, self.options.accumulate)]
-        if not own:
-            raise TrainingError("there is nothing to train on: the data makes no batch")
-        answers, tokens, places, stop = self.distribution.count(
-            sum(batch.answers for batch in own),
-            sum(batch.tokens for batch in own),
-            sum(batch.places for batch in own),
-            self._signals.heard,
+        """Do one optimiser step on the batches of this rank; return whether any rank received a signal to stop."""
+        world = self.distribution.world
+        step_batches = [self._move(batch) for batch in islice(batches, self.options.accumulate)]
+        if not step_batches:
+            raise TrainingError("there is nothing to train on: the data gives no batch")
+        targets, tokens, padded_tokens, stop = self.distribution.count(
+            sum(batch.targets for batch in step_batches),
+            sum(batch.tokens for batch in step_batches),
+            sum(batch.padded_tokens for batch in step_batches),
+            self._signals.received,
         )
-        loss = self.distribution.sum(self._gradients(own))
+        loss = self.distribution.sum(self._gradients(step_batches))
         if self._unfreezing is not None:
-            self._unfreezing.hold(self.step + 1)
-        norm = self._norm() * (world / answers)  # gradients are the mean over the ranks
+            self._unfreezing.drop_frozen_gradients(self.step + 1)
+        norm = self._norm() * (world / targets)  # gradients are averaged over the ranks
         bad = ~(norm + loss).isfinite()
         clip = norm.div(self.options.clip).clamp_min_(1.0) if self.options.clip else torch.ones_like(norm)
         self.step += 1
-        self._optimiser.step(self._share(self.step), clip * (answers / world), bad)
+        self._optimiser.step(self._lr_factor(self.step), clip * (targets / world), bad)
         for parameter in self._parameters:
             parameter.grad = None
         if self._average is not None:
             self._average.update(self.step)
-        self._meter.add(loss, answers, norm, bad)
-        self._pace.add(tokens, places)
+        self._meter.add(loss, targets, norm, bad)
+        self._pace.add(tokens, padded_tokens)
         if self.device.type == "cpu" or self._due(self.options.log_every):
             self._check_finite()
         if self.tick is not None and self.distribution.main:
             self.tick({"step": self.step, "steps": self.options.steps, "epoch": self.batches.epoch})
         return stop > 0
 
-    def _gradients(self, own: list[Batch]) -> Tensor:
-        """The summed loss of some batches; its gradient is added to the parameters'."""
+    def _gradients(self, batches: list[Batch]) -> Tensor:
+        """The summed loss of some batches; its gradient is added to the gradients of the parameters."""
         total = torch.zeros((), device=self.device)
-        for number, batch in enumerate(own, start=1):
-            with self.distribution.accumulating(self._objective, number == len(own)):
+        for number, batch in enumerate(batches, start=1):
+            with self.distribution.accumulating(self._objective, number == len(batches)):
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.options.precision == "bf16"):
                     loss = self._objective(batch)
                 loss.backward()
@@ -147,43 +147,43 @@ class Trainer:
         return total
 
     def _move(self, batch: Batch) -> Batch:
-        """The batch on the device; a GPU copies from page-locked memory without being waited for."""
+        """The batch on the device; from page-locked memory, a GPU copies it asynchronously."""
         return (batch.pin() if self.device.type == "cuda" else batch).to(self.device)
 
     def _norm(self) -> Tensor:
-        """The length of the whole gradient."""
+        """The norm of the gradient of all parameters together."""
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         return whole(nn.utils.get_total_norm(gradients))
 
     def _check_finite(self) -> None:
-        """Stop where too many steps in a row could not be used."""
+        """Stop after too many consecutive steps without a finite loss and gradient."""
         worst = self._meter.read().worst
         if worst >= self.options.max_bad_steps:
             raise TrainingError(
                 f"the loss or its gradient was not finite in {worst:.0f} steps in a row (train.max_bad_steps) at step "
-                f"{self.step}; the weights are those before them: lower train.lr, lengthen train.warmup, lower "
+                f"{self.step}; these steps did not change the weights: lower train.lr, raise train.warmup, lower "
                 "train.clip, or set train.precision to float32"
             )
 
     def _reason(self) -> Reason:
-        """Why training ends: for want of progress, or else when all steps are done."""
+        """Why training ends: too many validations without progress, or all steps done."""
         return "patience" if 0 < self.options.patience <= self._stale else "steps"
 
     def _due(self, every: int) -> bool:
-        """Whether this is an n-th step, or the last."""
+        """Whether the step is a multiple of `every`, or the last."""
         return self.step % every == 0 or self.step == self.options.steps
 
     def _report(self) -> None:
-        """Log how it goes."""
+        """Log loss, learning rate, gradient norm and speed since the last report."""
         reading = self._meter.read()
         self._meter.reset()
-        self._tell(
+        self._log(
             {
                 "step": self.step,
                 "epoch": self.batches.epoch,
                 "tokens": self.batches.tokens,
                 "loss": reading.loss / reading.tokens if reading.tokens else math.nan,
-                "lr": self.options.lr * self._share(self.step),
+                "lr": self.options.lr * self._lr_factor(self.step),
                 "norm": reading.norm,
                 "skipped": int(reading.skipped),
                 **self._pace.report(self.step, self.options.steps),
@@ -191,17 +191,17 @@ class Trainer:
             }
         )
 
-    def _tell(self, record: dict[str, Any]) -> None:
+    def _log(self, record: dict[str, Any]) -> None:
         if self.log is not None and self.distribution.main:
             self.log(record)
 
-    def _assess(self, validate: Validate) -> None:
-        """Validate, on rank 0, and save where it is better than ever."""
+    def _validate_and_save(self, validate: Validate) -> None:
+        """Validate on rank 0, and save a checkpoint if the watched value is the best so far."""
         with nullcontext() if self._average is None else self._average.applied():
             self._gather()
-            metrics = self.distribution.alone(lambda: self._validated(validate))
-        value = self.distribution.share(math.nan if metrics is None else metrics[self.options.watch])
-        self._tell(
+            metrics = self.distribution.alone(lambda: self._call_validate(validate))
+        value = self.distribution.broadcast(math.nan if metrics is None else metrics[self.options.watch])
+        self._log(
             {"step": self.step, "epoch": self.batches.epoch, **{f"valid_{k}": v for k, v in (metrics or {}).items()}}
         )
         self._stale += 1
@@ -209,7 +209,7 @@ class Trainer:
             self._best, self._stale = (value, self.step), 0
             self._save()
 
-    def _validated(self, validate: Validate) -> dict[str, float]:
+    def _call_validate(self, validate: Validate) -> dict[str, float]:
         self.model.eval()
         try:
             with torch.no_grad():
@@ -218,28 +218,31 @@ class Trainer:
             self.model.train()
         if self.options.watch not in metrics:
             found = ", ".join(metrics)
-            raise ConfigurationError(f'train.watch is "{self.options.watch}", but validation gives only {found}')
+            raise ConfigurationError(f'train.watch is "{self.options.watch}", but validation returns only {found}')
         return metrics
 
     def _better(self, value: float) -> bool:
-        """Whether a value of what is watched is the best so far; what is no number never is."""
+        """Whether a watched value is the best so far; nan never is."""
         if self._best is None or math.isnan(value):
             return not math.isnan(value)
         return value < self._best[0] if self.options.watch == "loss" else value > self._best[0]
 
     def _gather(self) -> None:
-        """Bring the whole model up to date where the trained one is sharded."""
+        """Copy the weights into the unsharded model, if the trained one is sharded."""
         if self.distribution.sharded:
             load_weights(self.model, weights(self._trained))
 
-    def _begin(self, resume: bool) -> None:
-        """Take up the newest whole checkpoint, or begin with step 1."""
+    def _load_or_seed(self, resume: bool) -> None:
+        """Load the newest undamaged checkpoint, or begin with step 1."""
         latest = self._checkpoints.latest_good() if resume else None
         if latest is None:
             if self._checkpoints.all():
-                wish = "none of them is whole" if resume else "resume, or choose another folder"
-                raise TrainingError(f"{self._checkpoints.folder} already holds checkpoints: {wish}")
-            randomness.seed(self.options.seed, self.distribution)
+                if resume:
+                    raise TrainingError(f"{self._checkpoints.folder} holds only damaged checkpoints")
+                raise TrainingError(
+                    f"{self._checkpoints.folder} already holds checkpoints: resume, or choose another folder"
+                )
+            self.distribution.seed(self.options.seed)
         else:
             state = latest.state()
             self.step = self._saved = latest.step
@@ -251,11 +254,11 @@ class Trainer:
             self._optimiser.load(latest.tensors("optimiser"))
             if self._average is not None:
                 self._average.load(latest.tensors("average" if latest.has("average") else "model"))
-            randomness.load(state["random"], self.options.seed, self.distribution)
+            self.distribution.load_random_state(state["random"], self.options.seed)
         self._pace.start(self.step)
 
     def _save(self) -> None:
-        """Write a checkpoint, unless this step has one."""
+        """Write a checkpoint, unless there is one of this step."""
         if self._saved == self.step:
             return
         tensors = {"model": weights(self._trained), "optimiser": _whole(self._optimiser.state())}
@@ -265,9 +268,9 @@ class Trainer:
             "step": self.step,
             "epoch": self.batches.epoch,
             "batches": self.batches.state_dict(),
-            "random": randomness.state(self.distribution),
+            "random": self.distribution.random_state(),
             "meter": list(self._meter.read()),
-            "pace": [self._pace.tokens, self._pace.places],
+            "pace": [self._pace.tokens, self._pace.padded_tokens],
             "elapsed": self._pace.elapsed,
             "best": self._best,
             "stale": self._stale,
@@ -276,8 +279,8 @@ class Trainer:
         self.distribution.alone(lambda: self._checkpoints.save(self.step, tensors, state, best))
         self._saved = self.step
 
-    def _choose(self) -> Chosen:
-        """Give the model the weights to use: a mean, the best, the moving average or simply the last."""
+    def _load_final_weights(self) -> Chosen:
+        """Load the weights for use: the mean of checkpoints, the best, the moving average or the last."""
         chosen: Chosen = "last" if self._average is None else "moving average"
         good = {checkpoint.step: checkpoint for checkpoint in self._checkpoints.good()}  # newest first
         best = self._best[1] if self._best else self.step

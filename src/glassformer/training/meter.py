@@ -1,4 +1,4 @@
-"""The meter: what happened since the last look, added up where the numbers are, so that looking is the only wait."""
+"""The meter: sums kept on the device, so that only reading them waits for it; and the speed of training."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 
 
 class Reading(NamedTuple):
-    """What the meter shows."""
+    """The values of the meter."""
 
-    loss: float  # summed over target tokens since the last reset, skipped steps left out
-    tokens: float  # target tokens since the last reset, likewise
-    skipped: float  # steps skipped since the beginning
-    in_a_row: float  # steps skipped in a row, up to now
-    worst: float  # the longest such row
-    norm: float  # length of the last gradient per token, before clipping
+    loss: float  # summed over targets since the last reset, without skipped steps
+    tokens: float  # targets since the last reset, without skipped steps
+    skipped: float  # skipped steps since step 1
+    in_a_row: float  # consecutive skipped steps up to now
+    worst: float  # the most consecutive skipped steps so far
+    norm: float  # norm of the last gradient per target, before clipping
 
 
 class Meter:
@@ -28,7 +28,7 @@ class Meter:
         self.values = self.values.to(device)
 
     def add(self, loss: Tensor, tokens: int, norm: Tensor, bad: Tensor) -> None:
-        """Take in a step: its summed loss, its target tokens, and whether it was skipped."""
+        """Add a step: its summed loss, number of targets, gradient norm, and whether it was skipped."""
         sums, skipped, in_a_row, worst = self.values[:2], self.values[2], self.values[3], self.values[4]
         sums += torch.where(bad, 0.0, torch.stack([loss, torch.full_like(loss, tokens)]))
         skipped += bad
@@ -37,53 +37,53 @@ class Meter:
         self.values[5] = norm
 
     def read(self) -> Reading:
-        """Wait for the device, and look."""
+        """Wait for the device and read the values."""
         return Reading(*self.values.tolist())
 
     def reset(self) -> None:
-        """Begin new sums of loss and tokens."""
+        """Set the sums of loss and targets to 0."""
         self.values[:2] = 0
 
     def load(self, values: list[float]) -> None:
-        """Go on from an earlier reading."""
+        """Continue from an earlier reading."""
         self.values.copy_(torch.tensor(values))
 
 
 class Pace:
-    """How fast it goes: tokens a second, padding, time spent and time to go."""
+    """The speed of training: tokens per second, padding, elapsed and remaining time."""
 
     def __init__(self) -> None:
-        self.earlier = 0.0  # seconds of earlier sittings
-        self.tokens = self.places = 0  # since the last report
+        self.earlier_seconds = 0.0  # seconds before the last resume
+        self.tokens = self.padded_tokens = 0  # since the last report
         self.start(0)
 
     def start(self, step: int) -> None:
-        """Begin a sitting after this step, with what `load` or nobody has said of earlier ones."""
-        self.first, self.before = step, self.tokens
-        self.began = self.looked = time.perf_counter()
+        """Start the clock after this step; `load` has been called before if training was resumed."""
+        self.first_step, self.tokens_before_start = step, self.tokens
+        self.started = self.last_report = time.perf_counter()
 
-    def add(self, tokens: int, places: int) -> None:
-        """Take in a step: real tokens of both sides, and the places that they and their padding take."""
+    def add(self, tokens: int, padded_tokens: int) -> None:
+        """Add a step: its real tokens of both sides, and all its tokens with padding."""
         self.tokens += tokens
-        self.places += places
+        self.padded_tokens += padded_tokens
 
-    def load(self, elapsed: float, tokens: int, places: int) -> None:
-        """Go on from an earlier sitting."""
-        self.earlier, self.tokens, self.places = elapsed, tokens, places
+    def load(self, elapsed: float, tokens: int, padded_tokens: int) -> None:
+        """Continue from the counts of an interrupted run."""
+        self.earlier_seconds, self.tokens, self.padded_tokens = elapsed, tokens, padded_tokens
 
     @property
     def elapsed(self) -> float:
-        """Seconds of training, earlier sittings included."""
-        return self.earlier + time.perf_counter() - self.began
+        """Seconds of training, those before a resume included."""
+        return self.earlier_seconds + time.perf_counter() - self.started
 
     def report(self, step: int, steps: int) -> dict[str, float]:
-        """The pace since the last report, in the words of the log."""
+        """The speed since the last report, with the keys of the log."""
         now = time.perf_counter()
         record = {
-            "tokens_per_s": (self.tokens - self.before) / max(now - self.looked, 1e-9),
-            "padding": 1 - self.tokens / max(self.places, 1),
+            "tokens_per_s": (self.tokens - self.tokens_before_start) / max(now - self.last_report, 1e-9),
+            "padding": 1 - self.tokens / max(self.padded_tokens, 1),
             "elapsed": self.elapsed,
-            "eta": (now - self.began) / max(step - self.first, 1) * (steps - step),
+            "eta": (now - self.started) / max(step - self.first_step, 1) * (steps - step),
         }
-        self.looked, self.tokens, self.places, self.before = now, 0, 0, 0
+        self.last_report, self.tokens, self.padded_tokens, self.tokens_before_start = now, 0, 0, 0
         return record

@@ -1,11 +1,11 @@
-"""Optimisers: from gradients to better weights.
+"""Optimisers: how gradients change the weights.
 
 adam    Adam as in the paper: β = (0.9, 0.98), ε = 1e-9, no weight decay
 adamw   Adam with decoupled weight decay, on matrices only
 muon    Muon for the matrices inside the blocks, AdamW for embeddings, head, norms and biases
 
-A step is told by what to divide the gradients (tokens and clipping in one number) and whether they are bad (not
-finite): then it changes nothing, neither weights nor averages. Both are tensors, so that no accelerator is waited for.
+A step gets the divisor of the gradients (targets and clipping in one number) and whether they are bad (not finite):
+a bad step changes neither weights nor averages. Both are tensors, so that the host does not wait for the device.
 
 M matrices of one shape, R rows, C columns, R ≤ C
 """
@@ -32,32 +32,38 @@ Named = dict[str, nn.Parameter]
 class Optimiser:
     """AdamW or Adam for some parameters, Muon for others, behind one `step`."""
 
-    def __init__(self, adam: Adam, muon: Muon | None = None) -> None:
-        self.adam, self.muon = adam, muon
+    def __init__(self, *methods: Adam | Muon) -> None:
+        self.methods = methods
 
-    def step(self, share: float, divisor: Tensor, bad: Tensor) -> None:
-        """One update, at this share of the highest rates; gradients are divided by `divisor`, and used up."""
-        self.adam.step(share, divisor, bad)
-        if self.muon is not None:
-            self.muon.step(share, divisor, bad)
+    def step(self, lr_factor: float, divisor: Tensor, bad: Tensor) -> None:
+        """One update with the learning rates times `lr_factor`; gradients are divided by `divisor`, and overwritten."""
+        for method in self.methods:
+            method.step(lr_factor, divisor, bad)
 
     def state(self) -> dict[str, Tensor]:
-        """All averages by parameter and kind, such as `encoder.norm.weight/mean`."""
-        return self.adam.state() | ({} if self.muon is None else self.muon.state())
+        """All averages by parameter and kind, such as `encoder.norm.weight/mean`; they share the optimiser's memory."""
+        return {key: tensor for method in self.methods for key, tensor in method.state().items()}
 
+    @torch.no_grad()
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` returned."""
-        self.adam.load(state)
-        if self.muon is not None:
-            self.muon.load(state)
+        """Continue from what `state` returned."""
+        for key, own in self.state().items():
+            if key not in state:
+                raise TrainingError(
+                    f"the saved optimiser state lacks {key}: it belongs to another optimiser or another model"
+                )
+            found = state[key]
+            if found.dim() and found.shape != own.shape:  # a single number is the step count of all
+                raise TrainingError(f"the saved optimiser state {key} belongs to another model or another tune.mode")
+            own.copy_(sharded(found, own))
 
 
 class Adam:
     """m ← β₁ m + (1 - β₁) G      v ← β₂ v + (1 - β₂) G²      W ← (1 - lr λ) W - lr m̂ / (√v̂ + ε).
 
-    m̂ and v̂ are m and v over 1 - βᵗ, so that they do not lean to the 0 they began with; t counts the steps in which a
-    parameter had a gradient, and one without is left alone. PyTorch's fused kernel does it all in one pass, division
-    and skipping included. (Its `torch.optim` wrapper takes seconds to import.)
+    m̂ and v̂ are m and v over 1 - βᵗ, which corrects their bias towards the initial 0; t counts the steps in which the
+    parameter had a gradient. A parameter without a gradient is not changed. PyTorch's fused kernel does all this in
+    one pass, division and skipping included. (Its `torch.optim` wrapper takes seconds to import.)
     """
 
     def __init__(
@@ -70,7 +76,7 @@ class Adam:
         self.times = dict(zip(named, self.time.unbind(), strict=True))  # the same memory, by name
 
     @torch.no_grad()
-    def step(self, share: float, divisor: Tensor, bad: Tensor) -> None:
+    def step(self, lr_factor: float, divisor: Tensor, bad: Tensor) -> None:
         """One update; see Optimiser."""
         for matrices in (True, False):
             names = [name for name, own in self.named.items() if (own.dim() > 1) == matrices and own.grad is not None]
@@ -84,7 +90,7 @@ class Adam:
                     [],
                     [self.times[name] for name in names],
                     amsgrad=False,
-                    lr=self.lr * share,
+                    lr=self.lr * lr_factor,
                     beta1=self.betas[0],
                     beta2=self.betas[1],
                     weight_decay=self.weight_decay if matrices else 0.0,
@@ -99,50 +105,43 @@ class Adam:
         means = {f"{name}/mean": tensor for name, tensor in self.means.items()}
         return means | {f"{name}/square": tensor for name, tensor in self.squares.items()} | {"time": self.time}
 
-    @torch.no_grad()
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from these averages; see Optimiser."""
-        for key, own in self.state().items():
-            found = _find(state, key)
-            if found.dim() and found.shape != own.shape:  # one number is the time of all
-                raise TrainingError(f"the saved {key} is of another model, or of another choice of what learns")
-            own.copy_(sharded(found, own))
-
 
 class Muon:
-    """Momentum, made orthogonal: every direction of a matrix moves by the same length.
+    """Momentum made orthogonal: a matrix changes by the same length in every direction.
 
         M ← μ M + G      O ← orthogonal(G + μ M)      W ← (1 - lr λ) W - lr √max(1, out / in) O
 
-    (Keller Jordan, 2024; the rate that suits it, 0.02, is another than AdamW's.) Matrices of one shape are stacked, a
-    wide one with the transpose of a tall one, and made orthogonal together: at small sizes that is what makes it fast.
+    (Keller Jordan, 2024; its usual learning rate, 0.02, differs from AdamW's.) Matrices of one shape are stacked, a
+    wide one with the transpose of a tall one, and made orthogonal together, which is much faster for small matrices.
     """
 
     def __init__(self, named: Named, lr: float, weight_decay: float = 0.0, momentum: float = 0.95) -> None:
         self.lr, self.weight_decay, self.decay = lr, weight_decay, momentum
-        self.stacks: list[Named] = []
-        for shape in sorted({tuple(sorted(parameter.shape)) for parameter in named.values()}):
-            self.stacks.append({name: own for name, own in named.items() if tuple(sorted(own.shape)) == shape})
-        self.momenta = [  # whole, also where the parameters are sharded
-            torch.stack([torch.zeros_like(_lying(whole(parameter))) for parameter in stack.values()])
+        shapes = {name: tuple(sorted(parameter.shape)) for name, parameter in named.items()}
+        self.stacks = [
+            {name: named[name] for name in named if shapes[name] == shape} for shape in sorted({*shapes.values()})
+        ]
+        self.momenta = [  # complete on every rank, also if the parameters are sharded
+            torch.stack([torch.zeros_like(_wide(whole(parameter))) for parameter in stack.values()])
             for stack in self.stacks
         ]
 
     @torch.no_grad()
-    def step(self, share: float, divisor: Tensor, bad: Tensor) -> None:
+    def step(self, lr_factor: float, divisor: Tensor, bad: Tensor) -> None:
         """One update; see Optimiser."""
         good = ~bad
-        move, shrink = good * (-self.lr * share), 1 - good * (self.lr * share * self.weight_decay)
+        move, shrink = good * (-self.lr * lr_factor), 1 - good * (self.lr * lr_factor * self.weight_decay)
         keep = torch.where(bad, 1.0, self.decay)
         for stack, momentum in zip(self.stacks, self.momenta, strict=True):
             parameters: list[Tensor] = list(stack.values())
-            gradient = torch.stack([_lying(whole(_gradient(parameter))) for parameter in parameters])  # (M, R, C)
+            gradient = torch.stack([_wide(whole(_gradient(parameter))) for parameter in parameters])  # (M, R, C)
             gradient = torch.where(bad, 0.0, gradient / divisor)
             momentum.mul_(keep).add_(gradient)
             moves = orthogonal(gradient.add_(momentum, alpha=self.decay)).mul_(move)  # (M, R, C)
+            factors = [math.sqrt(max(1, parameter.shape[0] / parameter.shape[1])) for parameter in parameters]
             updates = [
-                sharded(_like(parameter, one) * math.sqrt(max(1, parameter.shape[0] / parameter.shape[1])), parameter)
-                for parameter, one in zip(parameters, moves, strict=True)
+                sharded(_as_stored(parameter, one) * factor, parameter)
+                for parameter, one, factor in zip(parameters, moves, factors, strict=True)
             ]
             learning = [parameter for parameter in parameters if parameter.grad is not None]
             if self.weight_decay and learning:
@@ -152,23 +151,17 @@ class Muon:
     def state(self) -> dict[str, Tensor]:
         """The momenta; see Optimiser."""
         return {
-            f"{name}/momentum": _like(parameter, momentum)
+            f"{name}/momentum": _as_stored(parameter, momentum)
             for stack, momenta in zip(self.stacks, self.momenta, strict=True)
             for (name, parameter), momentum in zip(stack.items(), momenta, strict=True)
         }
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from these momenta; see Optimiser."""
-        for stack, momenta in zip(self.stacks, self.momenta, strict=True):
-            for name, momentum in zip(stack, momenta, strict=True):
-                momentum.copy_(_lying(_find(state, f"{name}/momentum")))
-
 
 def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
-    """Matrices (M, R, C) with singular values near 1 and the same singular vectors, by Newton and Schulz's iteration.
+    """Matrices (M, R, C) with singular values near 1 and the same singular vectors, by the Newton-Schulz iteration.
 
-    X ← aX + (bA + cA²) X with A = X Xᵀ, whose numbers make small singular values grow fastest: after five rounds all
-    lie between about 0.7 and 1.2, which serves as well as 1.
+    X ← aX + (bA + cA²) X with A = X Xᵀ. The coefficients make small singular values grow fastest: after five rounds
+    all are between about 0.7 and 1.2, which is close enough to 1.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     x = matrices.bfloat16() if matrices.is_cuda else matrices
@@ -180,38 +173,29 @@ def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
 
 
 def optimiser(model: nn.Module, options: Train) -> Optimiser:
-    """The optimiser that a recipe asks for, over all parameters of a model that learn."""
+    """The optimiser of a recipe, for all trainable parameters of a model."""
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     if options.optimiser == "adam":
         return Optimiser(Adam(named, options.lr, options.betas, 1e-9))
     if options.optimiser == "adamw":
         return Optimiser(Adam(named, options.lr, options.betas, weight_decay=options.weight_decay))
-    linears = {
-        id(module.weight)
-        for module in model.modules()
-        if isinstance(module, nn.Linear) and not isinstance(module, Head)
-    }
+    parts = [part for part in model.modules() if isinstance(part, nn.Linear) and not isinstance(part, Head)]
+    linears = {id(part.weight) for part in parts}
     inner = {name: parameter for name, parameter in named.items() if id(parameter) in linears}
     outer = {name: parameter for name, parameter in named.items() if name not in inner}
     adamw = Adam(outer, options.lr, options.betas, weight_decay=options.weight_decay)
     return Optimiser(adamw, Muon(inner, options.muon_lr, options.weight_decay))
 
 
-def _find(state: Mapping[str, Tensor], key: str) -> Tensor:
-    if key not in state:
-        raise TrainingError(f"the saved optimiser holds no {key}: it was another optimiser, or another model")
-    return state[key]
-
-
 def _gradient(parameter: Tensor) -> Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
-def _lying(matrix: Tensor) -> Tensor:
+def _wide(matrix: Tensor) -> Tensor:
     """A matrix with at least as many columns as rows: itself, or its transpose."""
     return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
 
 
-def _like(parameter: Tensor, lying: Tensor) -> Tensor:
-    """A lying matrix the way its parameter stands."""
-    return lying if parameter.shape[0] <= parameter.shape[1] else lying.T
+def _as_stored(parameter: Tensor, wide: Tensor) -> Tensor:
+    """The result of `_wide` in the shape of its parameter."""
+    return wide if parameter.shape[0] <= parameter.shape[1] else wide.T

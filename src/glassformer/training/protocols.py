@@ -1,4 +1,4 @@
-"""What training asks of the data and of those who watch it, and what it answers in the end."""
+"""The interfaces of training: batches, callbacks, and the result."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ Chosen = Literal["last", "moving average", "best", "mean of checkpoints"]
 
 
 class Batches(Protocol):
-    """Batches without end, from a place that can be saved."""
+    """An endless sequence of batches whose position can be saved."""
 
     @property
     def epoch(self) -> int:
-        """How often the data has been gone through."""
+        """How many complete passes over the data are done."""
         ...
 
     @property
     def tokens(self) -> int:
-        """How many tokens of the examples were handed out so far, to all ranks."""
+        """How many tokens of the examples all ranks have received so far."""
         ...
 
-    def share(self, rank: int, ranks: int) -> Iterator[Batch]:
-        """A rank's batches, epoch after epoch: every `ranks`-th from here on, of which the others are not made.
+    def for_rank(self, rank: int, ranks: int) -> Iterator[Batch]:
+        """The batches of one rank, epoch after epoch: every `ranks`-th from the current position; only these are built.
 
-        When a batch is handed out, it and those of the other ranks beside it count as done in `state_dict`.
+        When a batch is yielded, `state_dict` counts it and the batches of the other ranks in the same round as done.
         """
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """The place in the data, as JSON can hold it."""
+        """The position in the data, as JSON values."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from that place."""
+        """Continue from a position."""
         ...
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How training ended: after which step, with which best value of what was watched, why, and on which weights."""
+    """How training ended: the last step, the best watched value, the reason, and which weights the model has."""
 
     step: int
     best: float | None

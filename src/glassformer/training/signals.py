@@ -1,4 +1,4 @@
-"""Signals: Ctrl-C and a polite kill are wishes to stop, granted when the step is done."""
+"""Signals: Ctrl-C (SIGINT) and SIGTERM stop training after the current step."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from typing import Any
 
 
 class Listener:
-    """While this context is open, SIGINT and SIGTERM are noted in `heard`; a second one has its usual effect."""
+    """Stores SIGINT and SIGTERM in `received` while this context is open; a second signal has its normal effect."""
 
     def __init__(self) -> None:
-        self.heard = 0
-        self._usual: dict[int, Any] = {}
+        self.received = 0
+        self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Listener:
-        if threading.current_thread() is threading.main_thread():  # Python tells no other
-            self._usual = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+        if threading.current_thread() is threading.main_thread():  # Python delivers signals to no other thread
+            self._previous_handlers = {
+                number: signal.signal(number, self._receive) for number in (signal.SIGINT, signal.SIGTERM)
+            }
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, usual in self._usual.items():
-            signal.signal(number, usual)
+        for number, handler in self._previous_handlers.items():
+            signal.signal(number, handler)
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.heard = number
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.received = number
         self.__exit__()

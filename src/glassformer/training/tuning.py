@@ -1,11 +1,11 @@
-"""Tuning: which numbers of a model learn, when it has learned something before.
+"""Tuning: which parameters of a pretrained model are trained.
 
 full        all of them
-head        the head alone; what it reads off stays as it was
-lora        the adapter in use, and a head that is new
-unfreeze    the head first, then one more block from the top every so many steps, the embeddings last
+head        only the head
+lora        the adapter in use, and the head if it is new
+unfreeze    first the head, then one more block from the top every so many steps, the embeddings last
 
-What does not learn keeps its bits: it has no gradient, no averages in the optimiser, and no weight decay.
+Frozen parameters do not change by a bit: they have no gradient, no averages in the optimiser, and no weight decay.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ Mode = Literal["full", "head", "lora", "unfreeze"]
 
 @dataclass(frozen=True)
 class Summary:
-    """How many numbers of a model learn, of how many; shared ones are counted once."""
+    """How many of a model's numbers are trained, and how many there are; tied ones count once."""
 
     trained: int
     total: int
 
     def __str__(self) -> str:
         """Such as "0.6 % of 22.6 M"."""
-        share = 100 * self.trained / max(self.total, 1)
-        return f"{share:.0f} % of {_short(self.total)}" if share >= 10 else f"{share:.2g} % of {_short(self.total)}"
+        percent = 100 * self.trained / max(self.total, 1)
+        return f"{f'{percent:.0f}' if percent >= 10 else f'{percent:.2g}'} % of {_short(self.total)}"
 
 
 def summary(model: nn.Module) -> Summary:
-    """How much of a model learns."""
+    """How many of a model's numbers are trained."""
     learning = [parameter.numel() for parameter in model.parameters() if parameter.requires_grad]
     return Summary(sum(learning), sum(parameter.numel() for parameter in model.parameters()))
 
 
 def choose(model: nn.Module, mode: Mode, head: bool | None = None) -> Summary:
-    """Let the parameters learn that a mode names, and no others.
+    """Make the parameters of a mode trainable, and freeze all others.
 
-    With "lora" the head learns too where it is new; unless told otherwise, that is one that scores no words.
+    `head` says whether "lora" trains the head too; by default it does if the head does not predict words.
     """
     own, name = _head(model), using(model)
     matrices = [parameter for parameter in own.values() if parameter.dim() > 1]
     if mode == "head" and not matrices:
-        raise ConfigurationError("this model's head is tied to its embedding or has nothing to learn by itself")
+        raise ConfigurationError("the head of this model is tied to its embedding or has no parameters of its own")
     if mode == "lora" and name is None:
-        raise ConfigurationError("no adapter is in use that could learn: adapt the model first")
+        raise ConfigurationError("no adapter is in use: adapt the model first")
     with_head = mode == "head" or (mode == "lora" and (not _scores_words(model) if head is None else head))
     for each, parameter in model.named_parameters():
         adapter = _adapter(each)
         if mode in ("full", "unfreeze"):
-            learns = adapter in (None, name)
+            trainable = adapter in (None, name)
         else:
-            learns = (mode == "lora" and adapter == name) or (with_head and each in own)
-        parameter.requires_grad_(learns)
+            trainable = (mode == "lora" and adapter == name) or (with_head and each in own)
+        parameter.requires_grad_(trainable)
     return summary(model)
 
 
 def stages(model: nn.Module) -> list[list[str]]:
-    """The parameters that learn, by name, in the order of thawing: head, blocks from the top, embeddings.
+    """The names of the trainable parameters, in the order of unfreezing: head, blocks from the top, embeddings.
 
-    A decoder comes before its encoder, and a stack's last norm with its top block.
+    A decoder comes before its encoder; the last norm of a stack belongs to its top block.
     """
     lists = {name: part for name, part in model.named_modules() if isinstance(part, nn.ModuleList)}
     blocks = [(name, number) for name, part in reversed(lists.items()) for number in reversed(range(len(part)))]
@@ -80,10 +80,10 @@ def stages(model: nn.Module) -> list[list[str]]:
 
 
 class Unfreezing:
-    """Gradual unfreezing: in the first `every` steps the first stage learns, then one more every so many steps.
+    """Gradual unfreezing: in the first `every` steps the first stage is trained, then one more every `every` steps.
 
-    It drops the gradients of what is still frozen, whatever came before: a function of the step alone, so that a
-    resumed training goes on as it would have. The parameters stay as they are to distribution and compilation.
+    It drops the gradients of frozen parameters. What is frozen depends on the step only, so that a resumed run gives
+    identical results; `requires_grad` does not change, so that distribution and compilation are not disturbed.
     """
 
     def __init__(self, model: nn.Module, every: int) -> None:
@@ -91,19 +91,19 @@ class Unfreezing:
         parameters = dict(model.named_parameters())
         self.every, self.stages = every, [[parameters[name] for name in names] for names in stages(model)]
 
-    def thawed(self, step: int) -> int:
-        """How many stages learn in a step; the first step is 1."""
+    def trained_stages(self, step: int) -> int:
+        """How many stages are trained in a step; the first step is 1."""
         return min(1 + (step - 1) // self.every, len(self.stages))
 
-    def hold(self, step: int) -> None:
-        """Drop the gradients of what is still frozen in this step."""
-        for stage in self.stages[self.thawed(step) :]:
+    def drop_frozen_gradients(self, step: int) -> None:
+        """Drop the gradients of the parameters that are frozen in this step."""
+        for stage in self.stages[self.trained_stages(step) :]:
             for parameter in stage:
                 parameter.grad = None
 
 
 def _head(model: nn.Module) -> dict[str, nn.Parameter]:
-    """What the head has of its own, by name: no embedding that it is tied to, no adapter or what one stands beside."""
+    """The head's own parameters by name: no tied embedding, no adapter and no weight that has an adapter."""
     adapted = tuple(f"{name}." for name in lora_parts(model))
     return {
         name: parameter
@@ -120,13 +120,13 @@ def _scores_words(model: nn.Module) -> bool:
 
 
 def _adapter(name: str) -> str | None:
-    """The adapter that a parameter belongs to."""
+    """The name of the adapter that a parameter belongs to."""
     _, _, after = f".{name}".partition(".adapters.")
     return after.partition(".")[0] or None
 
 
 def _stage(name: str, blocks: Iterable[tuple[str, int]]) -> int:
-    """When a parameter thaws: 0 with the head, then the blocks in their order, and after them the embeddings."""
+    """The stage of a parameter: 0 for the head, then the blocks in their order, then the embeddings."""
     top: int | None = None
     number = 0
     for number, (block, place) in enumerate(blocks, start=1):

@@ -1,0 +1,66 @@
+"""Which run a command works with: the one that is named, or the only one that it can be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.errors import InputError
+
+if TYPE_CHECKING:
+    from glassformer.tasks.run import Run
+
+RUNS = Path("runs")  # the folder that `train` writes runs to
+LISTED = 5  # runs in a message
+
+
+def find_run(given: Path | None, verb: str) -> Path:
+    """The folder of the run to use: the given one, else the current folder if it is a run, else the only one in ./runs.
+
+    Only files are looked at: nothing is loaded. `verb` is what the run is needed for, in messages.
+    """
+    if given is not None:
+        return given
+    if is_run(Path()):
+        return Path()
+    found = sorted(path for path in RUNS.iterdir() if is_run(path)) if RUNS.is_dir() else []
+    if len(found) > 1:
+        found = [path for path in found if _can(path, verb)] or found
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InputError(
+            f"there is no run to {verb} with, neither here nor in {RUNS}: name its folder with --run, "
+            "or make a run first with glassformer train or glassformer import"
+        )
+    names = ", ".join(str(path) for path in found[:LISTED])
+    more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
+    raise InputError(f"there are several runs to {verb} with, {names}{more}: name one with --run")
+
+
+def _can(path: Path, verb: str) -> bool:
+    """Whether a run was trained for a task that does what the verb says; an imported one may be."""
+    from glassformer.recipe.reading import DEFAULT_TASK, read_table
+    from glassformer.registry import TASKS
+    from glassformer.tasks.run import Run
+
+    if not (path / "recipe.toml").is_file():
+        return True
+    kind = read_table(path / "recipe.toml").get("task", {}).get("kind", DEFAULT_TASK)
+    return kind in TASKS and getattr(TASKS[kind].Run, verb, None) is not getattr(Run, verb, None)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run: one that was trained, or imported."""
+    trained = (folder / "recipe.toml").is_file() and (folder / "config.json").is_file()
+    return trained or (folder / "import.json").is_file()
+
+
+def load_run(given: Path | None, verb: str, device: str, adapter: Path | None) -> Run:
+    """The run to use, loaded; one that cannot do what the verb says is refused."""
+    from glassformer.runs import load
+
+    run = load(find_run(given, verb), device, adapter)
+    if not run.can(verb):
+        getattr(run, verb)([])  # which says why
+    return run

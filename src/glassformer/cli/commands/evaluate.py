@@ -1,0 +1,67 @@
+"""How good a run is: `evaluate`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.app import USE, app
+from glassformer.cli.choosing import find_run
+from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder
+from glassformer.errors import ConfigurationError
+
+
+@app.command(rich_help_panel=USE)
+def evaluate(
+    run: RunFolder = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="examples of your own, as the run's task takes them: a TSV of source and target, or of one or two "
+            "texts and a label; a text; SQuAD's JSON; a folder of images by label",
+        ),
+    ] = None,
+    split: Annotated[str, typer.Option(metavar="NAME", help="valid or test, of the run's own data")] = "test",
+    beam: Beam = None,
+    int8: Int8 = False,
+    rouge: Annotated[
+        bool, typer.Option("--rouge", metavar="", help="ROUGE as well, of summaries (in English letters)")
+    ] = False,
+    adapter: Adapter = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Score a run on held-out examples. Translation: sacreBLEU with its signature, chrF, exact match, perplexity.
+
+    Labels: accuracy, F1. Tags: the same for words, and sentences without a mistake. Answers: exact match and F1 as
+    SQuAD defines them. Documents: perplexity per token and word, bits per byte.
+
+    - `glassformer evaluate --run runs/dates`
+    - `glassformer evaluate --run runs/dates --data mine.tsv --json`
+    """
+    from glassformer.cli.items import notice
+    from glassformer.cli.showing import bar
+    from glassformer.runs import examples_in, load
+
+    loaded: Any = load(find_run(run, "evaluate"), device, adapter)
+    options: dict[str, Any] = {"beam": beam, "int8": int8, "rouge": rouge}
+    options = {name: value for name, value in options.items() if value}
+    for name in sorted(options.keys() - loaded.options):
+        raise ConfigurationError(
+            f"{loaded.path} was trained for {loaded.task.kind} and takes no --{name}: "
+            "--beam, --int8 and --rouge are for runs that write"
+        )
+    if "complain" in loaded.options:  # it can leave out what cannot be read
+        options["complain"] = lambda sentence: notice(f"{sentence}: left out")
+    examples = loaded.examples(split) if data is None else examples_in(data, loaded)
+    with bar("evaluating", len(examples)) as progress:
+        found = loaded.evaluate(examples, progress=progress, **options)
+    with suppress(OSError):  # a run may be used where it cannot be written to
+        loaded.draw(examples, found, loaded.path)
+    sys.stdout.write(json.dumps(found.facts()) + "\n" if as_json else "".join(f"{line}\n" for line in found.lines()))

@@ -1,0 +1,115 @@
+"""Vectors of words: `vectors train`, `vectors near`, `vectors analogy`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.app import STUDY, app
+from glassformer.cli.options import AsJson
+from glassformer.errors import ConfigurationError
+
+VectorFile = Annotated[Path, typer.Argument(metavar="VECTORS", help="a file in word2vec's text format")]
+Top = Annotated[int, typer.Option(metavar="N", min=1, help="how many words")]
+WITH = ("ours", "gensim")
+
+vectors = typer.Typer(no_args_is_help=True, help="Train vectors of words; find neighbours and analogies.")
+app.add_typer(vectors, name="vectors", rich_help_panel=STUDY)
+
+
+@vectors.command()
+def train(
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="texts, plain, .gz or .xz; -: standard input")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="where the vectors go, in word2vec's text format")],
+    program: Annotated[
+        str, typer.Option("--with", metavar="NAME", help="ours, or gensim (the extra `vectors`)")
+    ] = "ours",
+    width: Annotated[int, typer.Option(metavar="N", min=1, help="numbers in a vector")] = 100,
+    window: Annotated[int, typer.Option(metavar="N", min=1, help="neighbours on each side at most")] = 5,
+    negatives: Annotated[int, typer.Option(metavar="N", min=1, help="random words for each neighbour")] = 5,
+    epochs: Annotated[int, typer.Option(metavar="N", min=1, help="passes over the text")] = 5,
+    least: Annotated[int, typer.Option(metavar="N", min=1, help="occurrences that a word needs to get a vector")] = 5,
+    capitals: Annotated[bool, typer.Option("--capitals", metavar="", help="King and king are different words")] = False,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="seed of initial values, order and random words")] = 0,
+) -> None:
+    """Train a vector for each word of a text: Word2Vec, skip-gram with negative sampling. A line is a sentence.
+
+    - `glassformer vectors train plays.txt --out vectors.txt`
+    - `glassformer vectors train wiki.txt.gz --out vectors.txt --with gensim --width 300`
+    """
+    if program not in WITH:
+        raise ConfigurationError(f'--with is "{program}": expected {" or ".join(WITH)}')
+    if not out.parent.is_dir():
+        raise ConfigurationError(f"{out} cannot be written: there is no folder {out.parent}")
+    if out.is_dir():
+        raise ConfigurationError(f"{out} cannot be written: it is a folder; name a file, such as {out / 'vectors.txt'}")
+    from glassformer.cli.items import read_lines
+    from glassformer.cli.showing import bar, say
+    from glassformer.static import gensim_vectors, skip_gram, words_of, write_vectors
+    from glassformer.static.skipgram import Settings
+
+    settings = Settings(width, window, negatives, epochs, least, seed=seed)
+    sentences = [words_of(line, not capitals) for file in files for line in read_lines(file)]
+    with bar("learning vectors", 2) as progress:
+        learn: Any = gensim_vectors if program == "gensim" else skip_gram
+        found = learn(sentences, settings, progress=progress)
+    write_vectors(found, out)
+    tokens = sum(map(len, sentences))
+    say(f"{out}: {len(found):,} words of {found.width} numbers, learned from {tokens:,} words of text")
+
+
+@vectors.command()
+def near(
+    file: VectorFile,
+    words: Annotated[list[str], typer.Argument(metavar="WORD", help="words to find the neighbours of")],
+    top: Top = 10,
+    as_json: AsJson = False,
+) -> None:
+    """The words nearest to each word, and the cosine of the angle between them.
+
+    - `glassformer vectors near vectors.txt king`
+    - `glassformer vectors near vectors.txt king queen --top 3 --json`
+    """
+    from glassformer.static import read_vectors
+
+    known = read_vectors(file)
+    found = {word: known.near(word, top) for word in words}
+    if as_json:
+        facts = {word: _facts(each) for word, each in found.items()}
+        sys.stdout.write(json.dumps(facts, ensure_ascii=False) + "\n")
+        return
+    for word, neighbours in found.items():
+        for each in neighbours:
+            first = f"{word}\t" if len(found) > 1 else ""
+            sys.stdout.write(f"{first}{each.word}\t{each.similarity:.4f}\n")
+
+
+@vectors.command()
+def analogy(
+    file: VectorFile,
+    start: Annotated[str, typer.Argument(metavar="A", help="the word to start from")],
+    minus: Annotated[str, typer.Argument(metavar="B", help="the word to subtract")],
+    plus: Annotated[str, typer.Argument(metavar="C", help="the word to add")],
+    top: Top = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Complete an analogy, A is to B as what is to C: the words nearest to A - B + C.
+
+    - `glassformer vectors analogy vectors.txt king man woman`
+    """
+    from glassformer.static import read_vectors
+
+    found = read_vectors(file).analogy(start, minus, plus, top)
+    if as_json:
+        sys.stdout.write(json.dumps(_facts(found), ensure_ascii=False) + "\n")
+        return
+    for each in found:
+        sys.stdout.write(f"{each.word}\t{each.similarity:.4f}\n")
+
+
+def _facts(found: list[Any]) -> list[dict[str, Any]]:
+    return [{"word": each.word, "similarity": each.similarity} for each in found]

@@ -1,0 +1,182 @@
+"""Sources of texts side by side: a table, one object per line, two aligned files, or a folder of such files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from glassformer.data.examples import Columns
+from glassformer.data.report import Report
+from glassformer.data.source import ALIASES, SPLITS, FileSource, Found, Source, Split
+from glassformer.data.textfiles import decoded, lines, look_up
+from glassformer.errors import DataError
+from glassformer.recipe.values import Place, Switch
+
+PACKED = ("", ".gz", ".xz")
+
+
+class TsvSource(FileSource):
+    """A table of tab-separated columns, one example per line."""
+
+    kind: Literal["tsv"]
+    columns: Annotated[tuple[Place, ...], Field(min_length=2, max_length=3)] = Field(
+        (0, 1), description="the columns of source and target, or of two texts and a label; the first column is 0"
+    )
+    header: Switch = Field(False, description="the first line names the columns")
+
+    def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
+        """The chosen columns of each line."""
+        name: str = getattr(self, split)
+        least = max(self.columns) + 1
+        for place, text in _texts(base / name, name, report, skip=int(self.header)):
+            cells = text.split("\t")
+            if len(cells) < least:
+                what = f"{len(cells)} column{'s' * (len(cells) > 1)}, at least {least} expected"
+                report.add_bad("wrong column count", place, what)
+            else:
+                yield Columns(tuple(cells[column] for column in self.columns)), place
+
+    def columns_read(self) -> int:
+        """As many as `columns` names."""
+        return len(self.columns)
+
+
+class AlignedSource(FileSource):
+    """Two files: line n of the second is the translation of line n of the first."""
+
+    kind: Literal["aligned"]
+    train: tuple[str, str] = Field(description="the training files: source, target")  # type: ignore[assignment]
+    valid: tuple[str, str] | None = Field(None, description="the validation files")  # type: ignore[assignment]
+    test: tuple[str, str] | None = Field(None, description="the test files")  # type: ignore[assignment]
+
+    def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
+        """Each line of the first file with its line of the second; DataError if one file has more lines."""
+        names: tuple[str, str] = getattr(self, split)
+        counts = [0, 0]
+        for pair in zip_longest(*(lines(base / name) for name in names)):
+            counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
+            if None in pair:
+                continue  # to the end, to count both
+            texts = []
+            for line, name in zip(pair, names, strict=True):
+                text = decoded(line, f"{name}:{counts[0]}", report)
+                if text is None:
+                    break
+                texts.append(text)
+            else:
+                yield Columns(tuple(texts)), f"{names[0]}:{counts[0]}"
+        if counts[0] != counts[1]:
+            many = f"{names[0]} has {counts[0]:,} lines but {names[1]} has {counts[1]:,}"
+            raise DataError(f"{many}: they are not aligned")
+
+
+class JsonlSource(FileSource):
+    """One JSON object per line."""
+
+    kind: Literal["jsonl"]
+    fields: Annotated[tuple[str, ...], Field(min_length=2, max_length=3)] = Field(
+        ("source", "target"), description="the names of source and target, or of two texts and a label"
+    )
+
+    def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
+        """The chosen fields of each object."""
+        name: str = getattr(self, split)
+        for place, text in _texts(base / name, name, report):
+            try:
+                row = json.loads(text)
+            except (json.JSONDecodeError, RecursionError):
+                report.add_bad("not JSON", place, "is not a JSON object")
+                continue
+            yield from fields_of(row, self.fields, place, report)
+
+    def columns_read(self) -> int:
+        """As many as `fields` names."""
+        return len(self.fields)
+
+
+class FolderSource(Source):
+    """A folder of train, valid and test: `train.en` and `train.de`, or `train.tsv`, or `train.jsonl`; also .gz, .xz."""
+
+    kind: Literal["folder"]
+    path: str = Field(description="the folder")
+    languages: tuple[str, str] | None = Field(None, description="the endings of aligned files: source, target")
+    fields: tuple[str, str] = Field(("source", "target"), description="the names of source and target in JSONL")
+
+    def splits(self, base: Path) -> tuple[Split, ...]:
+        """Those that have a file."""
+        return self._found(base).splits(base)
+
+    def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
+        """The examples of the folder's file for this split."""
+        return self._found(base).read(split, base, report)
+
+    def files(self, base: Path) -> list[Path]:
+        """The folder's files for train, valid and test."""
+        return self._found(base).files(base)
+
+    def columns_read(self) -> int:
+        """As many as `fields` names."""
+        return len(self.fields)
+
+    def _found(self, base: Path) -> FileSource:
+        """The source of the files that the folder holds."""
+        folder = base / self.path
+        if not folder.is_dir():
+            raise DataError(f"{folder}: is not a folder")
+        if self.languages:
+            return self._aligned(base, *self.languages)
+        if tables := self._names(base, "tsv"):
+            return TsvSource.model_validate({"kind": "tsv", **tables})
+        if objects := self._names(base, "jsonl"):
+            return JsonlSource.model_validate({"kind": "jsonl", "fields": self.fields, **objects})
+        hint = "for train.en and train.de, set languages = ['en', 'de']"
+        raise DataError(f"{folder}: holds no train.tsv or train.jsonl ({hint}), plain, .gz or .xz")
+
+    def _aligned(self, base: Path, source: str, target: str) -> FileSource:
+        folder, left, right = base / self.path, self._names(base, source), self._names(base, target)
+        if not (left and right):
+            raise DataError(f"{folder}: holds no train.{source} and train.{target}, plain, .gz or .xz")
+        for split in SPLITS:
+            if (split in left) != (split in right):
+                only = left.get(split, right.get(split))
+                raise DataError(f"{folder}: holds {only} but not its other side for {split}")
+        both = {split: (left[split], right[split]) for split in left}
+        return AlignedSource.model_validate({"kind": "aligned", **both})
+
+    def _names(self, base: Path, ending: str) -> dict[str, str]:
+        """The file of each split that has one with this ending; nothing if train has none."""
+        found: dict[str, str] = {}
+        for split in SPLITS:
+            names = (f"{self.path}/{name}.{ending}{packed}" for name in ALIASES[split] for packed in PACKED)
+            if name := next((name for name in names if (base / name).is_file()), None):
+                found[split] = name
+        return found if "train" in found else {}
+
+
+def fields_of(row: Any, fields: Sequence[str], place: str, report: Report) -> Iterator[Found]:
+    """The example in an object: its fields, as texts; nothing, and a bad row in the report, if it lacks one."""
+    cells = [_joined(look_up(row, field)) for field in fields]
+    missing = [field for field, cell in zip(fields, cells, strict=True) if not isinstance(cell, str | int)]
+    if missing:
+        report.add_bad("missing field", place, f"has no text under {missing[0]}")
+    else:
+        yield Columns(tuple(map(str, cells))), place
+
+
+def _joined(value: Any) -> Any:
+    """A list of sentences as one text; any other value as it is."""
+    sentences = isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return " ".join(value) if sentences else value
+
+
+def _texts(path: Path, name: str, report: Report, skip: int = 0) -> Iterator[tuple[str, str]]:
+    """The place and the text of each line after the first `skip`; a line that is not UTF-8 is a bad row."""
+    for number, line in islice(enumerate(lines(path), 1), skip, None):
+        place = f"{name}:{number}"
+        if (text := decoded(line, place, report)) is not None:
+            yield place, text

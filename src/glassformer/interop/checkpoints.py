@@ -1,0 +1,192 @@
+"""Checkpoints in the layout of Hugging Face: find, load and save them.
+
+config.json                         what the model is
+model.safetensors                   its weights, or
+model.safetensors.index.json        which of several files holds which weights
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from glassformer.errors import ConfigurationError, InputError
+from glassformer.interop.converter import Config
+from glassformer.interop.converters import ARCHITECTURES, CONVERTERS, converter_of
+from glassformer.interop.names import Tensors
+from glassformer.models.family import blueprint_of
+from glassformer.parts import adapters, merged
+from glassformer.writing import replacing, write_json
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+PACKAGE = "package:"  # starts the name of an installed package that holds a checkpoint
+HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # OWNER/NAME
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
+DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model"]
+
+
+def load(source: str | Path) -> nn.Module:
+    """The model of a checkpoint, with the head that its config.json names, in float32 and in evaluation mode.
+
+    `source` is a folder (config.json, model.safetensors or its shards), package:NAME, or a name on the hub.
+    """
+    folder = find(source)
+    config = read_config(folder)
+    architecture = _architecture(config, folder)
+    tensors = {name: tensor for path in _weight_files(folder) for name, tensor in read_weights(path).items()}
+    converter = ARCHITECTURES[architecture]
+    model = converter.build(config, architecture, tensors.keys())
+    weights = _weights(model)
+    ours = converter.table(blueprint_of(model)).to_ours(tensors, weights, str(folder))
+    with torch.no_grad():
+        for name, tensor in weights.items():
+            tensor.copy_(ours[name])
+    return model.eval()
+
+
+def save(model: nn.Module, folder: str | Path, notes: Mapping[str, Any] | None = None) -> None:
+    """Write a model as a checkpoint that `transformers` loads to the same numbers; an adapter in use is merged.
+
+    `notes` are further keys for its config.json.
+    """
+    model = merged(model) if adapters(model) else model
+    made = blueprint_of(model)
+    converter = converter_of(made)
+    if converter is None:
+        known = ", ".join(sorted(each.family.__name__ for each in CONVERTERS))
+        raise ConfigurationError(f'the family "{made.family}" has no counterpart in transformers: these have: {known}')
+    write(Path(folder), converter.config(made, notes or {}), converter.table(made).to_theirs(_weights(model)))
+
+
+def find(source: str | Path, place: str = "") -> Path:
+    """The folder of a checkpoint: on this machine, in an installed package, or downloaded from the hub and cached.
+
+    `place` starts every error: where the source was named.
+    """
+    folder, name = Path(source), str(source)
+    if folder.is_dir():
+        return folder
+    if name.startswith(PACKAGE):
+        return _in_package(name.removeprefix(PACKAGE), place)
+    if folder.exists():
+        raise InputError(f"{place}{source} is a file: name the folder that it is in")
+    if not HUB_NAME.fullmatch(name):
+        hint = "; a name on the hub is OWNER/NAME" if folder.name == name else ""
+        raise InputError(f"{place}{source}: there is no such folder{hint}")
+    absent = f"{place}{source} is no folder on this machine"
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    except ImportError:
+        install = "pip install 'glassformer[interop]'"
+        raise InputError(f"{absent}; to download it from the hub, install: {install}") from None
+    try:
+        return Path(snapshot_download(name, allow_patterns=DOWNLOADED))
+    except HFValidationError:
+        raise InputError(f"{absent}, and no valid name on the hub") from None
+    except LocalEntryNotFoundError:
+        raise InputError(f"{absent}, and the hub cannot be reached: is there a network?") from None
+    except (HfHubHTTPError, OSError) as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise InputError(f"{absent}, and cannot be downloaded from the hub: {reason}") from None
+
+
+def read_config(folder: Path) -> Config:
+    """The config.json of a checkpoint."""
+    return read_object(folder / CONFIG, "it is no checkpoint in Hugging Face's layout")
+
+
+def read_object(path: Path, if_missing: str) -> Config:
+    """The object in a JSON file; `if_missing` ends the error where there is no such file."""
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path.parent} holds no {path.name}: {if_missing}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    if not isinstance(config, dict):
+        raise InputError(f"{path} must hold an object, not {type(config).__name__}")
+    return config
+
+
+def read_weights(path: Path) -> Tensors:
+    """The tensors in one file."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+
+
+def write(folder: Path, config: Config, tensors: Tensors, names: tuple[str, str] = (CONFIG, WEIGHTS)) -> None:
+    """Write a config and weights, in files of these names."""
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / names[1]) as new:
+            save_file(copies, new, metadata={"format": "pt"})
+        write_json(folder / names[0], config)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{folder} cannot be written: {error}") from None
+
+
+def _weights(model: nn.Module) -> Tensors:
+    """All parameters, once each; a part that cannot be saved (a quantised one) raises its error here."""
+    tensors = model.state_dict()
+    return {name: tensors[name] for name, _ in model.named_parameters()}
+
+
+def _architecture(config: Config, folder: Path) -> str:
+    named = config.get("architectures")
+    if not isinstance(named, list) or not named:
+        raise InputError(f"{folder / CONFIG} names no architecture: expected one such as GPT2LMHeadModel")
+    architecture = str(named[0])
+    if architecture not in ARCHITECTURES:
+        near = get_close_matches(architecture, ARCHITECTURES, n=1)
+        hint = f"; the nearest is {near[0]}" if near else ""
+        raise InputError(f"{folder / CONFIG}: {architecture} is not among the architectures that can be read{hint}")
+    return architecture
+
+
+def _in_package(name: str, place: str) -> Path:
+    """The folder of the checkpoint in an installed package, which is searched but not imported."""
+    spec = find_spec(name) if name.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        hint = f"pip install {name.replace('_', '-')}"
+        raise InputError(f"{place}{PACKAGE}{name}: there is no package {name!r} on this machine: {hint}")
+    configs = [path for root in spec.submodule_search_locations for path in sorted(Path(root).rglob(CONFIG))]
+    for folder in (path.parent for path in configs):
+        if (folder / WEIGHTS).is_file() or (folder / INDEX).is_file():
+            return folder
+    raise InputError(f"{place}{PACKAGE}{name}: the package holds no {CONFIG} with a {WEIGHTS} beside it")
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The files with a checkpoint's weights: one or several. Pickled ones are never opened."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if (folder / INDEX).is_file():
+        try:
+            names = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()
+            files = sorted({folder / Path(name).name for name in names})
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise InputError(f"{folder / INDEX} is damaged: {error}") from None
+        if absent := [path.name for path in files if not path.is_file()]:
+            raise InputError(f"{folder / INDEX} names {absent[0]}, which is not there")
+        return files
+    pickled = [name for name in PICKLED if (folder / name).exists()]
+    if pickled:
+        raise InputError(
+            f"{folder} has its weights only as {pickled[0]}, a pickle, which may run any program when it is opened: "
+            "convert it to safetensors first (with transformers: load it, then save_pretrained)"
+        )
+    raise InputError(f"{folder} holds no {WEIGHTS}: convert other formats with transformers' own tools first")

@@ -1,0 +1,36 @@
+"""A look: the attention of every layer and head over one text, with the tokens on its axes.
+
+L layers, H heads, T queries, S keys
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glassformer.looking.record import Trace
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which tokens looked at which: the attention of one kind (encoder, decoder, cross) in every layer and head."""
+
+    kind: str
+    rows: list[str]  # T tokens that look: written, or read
+    columns: list[str]  # S tokens that are looked at
+    weights: Tensor  # (L, H, T, S); no layers in a model without such attention
+    output: str = ""  # what the run made of the text
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean over the heads of all layers, (T, S)."""
+        return self.weights.mean(dim=(0, 1))
+
+
+def look_of(trace: Trace, kind: str, rows: list[str], columns: list[str], output: str = "") -> Look:
+    """The look that a recording of one text holds."""
+    layers = [trace.attention(kind, layer)[0].cpu() for layer in range(trace.layers(kind))]
+    weights = torch.stack(layers) if layers else torch.zeros(0, 1, len(rows), len(columns))
+    return Look(kind, rows, columns, weights, output)

@@ -1,0 +1,117 @@
+"""Keys without effect: in some combinations a key changes nothing, and whoever wrote it is told so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Any
+
+from glassformer.recipe.recipe import Recipe
+
+Reason = Callable[[Recipe], str | None]  # why some keys have no effect in a recipe; None: they have one
+
+
+def _unless(key: str, *values: object) -> Reason:
+    """The keys need another key to have one of some values."""
+    section, name = key.split(".")
+
+    def reason(recipe: Recipe) -> str | None:
+        found = getattr(getattr(recipe, section), name)
+        wanted = " or ".join(repr(value) for value in values)
+        return None if found in values else f"it needs {key} = {wanted}, not {found!r}"
+
+    return reason
+
+
+def _unfreezing(recipe: Recipe) -> str | None:
+    if recipe.tune.mode != "unfreeze":
+        return _unless("tune.mode", "unfreeze")(recipe)
+    if recipe.train.tokens is None and recipe.tune.every >= recipe.train.steps:
+        return f"training ends after train.steps = {recipe.train.steps}, before a block is unfrozen"
+    return None
+
+
+def _own_split(split: str) -> Reason:
+    """A fraction is split off only where the source has no split of its own."""
+
+    def reason(recipe: Recipe) -> str | None:
+        source = recipe.source
+        own = source.makes_splits or getattr(source, split, None) is not None
+        return f"the source has a {split} split of its own" if own else None
+
+    return reason
+
+
+def _nothing_split_off(recipe: Recipe) -> str | None:
+    def left(split: str) -> bool:
+        return _own_split(split)(recipe) is None and bool(getattr(recipe.data, split))
+
+    return None if left("valid") or left("test") else "no example is split off"
+
+
+def _given_tokenizer(recipe: Recipe) -> str | None:
+    return None if recipe.tokenizer.path is None else "tokenizer.path names a tokenizer that is trained already"
+
+
+def _checkpoint(recipe: Recipe) -> str | None:
+    return None if recipe.pretrained is None else "model.pretrained brings its own tokenizer"
+
+
+def _impatient(recipe: Recipe) -> str | None:
+    train = recipe.train
+    never = train.tokens is None and train.patience * train.validate_every >= train.steps
+    return "training ends before so many validations" if train.patience and never else None
+
+
+RULES: list[tuple[tuple[str, ...], Reason]] = [
+    (("tune.rank", "tune.alpha", "tune.dropout", "tune.targets"), _unless("tune.mode", "lora")),
+    (("tune.every",), _unfreezing),
+    (("train.muon_lr",), _unless("train.optimiser", "muon")),
+    (("train.weight_decay",), _unless("train.optimiser", "adamw", "muon")),
+    (("train.decay",), _unless("train.schedule", "wsd")),
+    (
+        ("train.ema",),
+        lambda recipe: "train.average decides which weights are kept" if recipe.train.average > 1 else None,
+    ),
+    (("train.average",), lambda recipe: "the mean of one checkpoint is itself" if recipe.train.average == 1 else None),
+    (("train.patience",), _impatient),
+    (("train.steps",), lambda recipe: None if recipe.train.tokens is None else "train.tokens decides"),
+    (("decode.length_penalty",), lambda recipe: "decode.beam is 1: greedy" if recipe.decode.beam == 1 else None),
+    (("tokenizer.*",), _checkpoint),
+    (("tokenizer.kind", "tokenizer.vocabulary", "tokenizer.lowercase", "tokenizer.sample"), _given_tokenizer),
+    (
+        ("tokenizer.vocabulary", "tokenizer.sample"),
+        lambda recipe: "bytes are a fixed vocabulary" if recipe.tokenizer.kind == "byte" else None,
+    ),
+    (("data.valid",), _own_split("valid")),
+    (("data.test",), _own_split("test")),
+    (("data.seed",), _nothing_split_off),
+]
+
+
+def without_effect(recipe: Recipe) -> dict[str, str]:
+    """The keys that change nothing in this recipe, and why."""
+    keys = [
+        f"{section}.{key}"
+        for section in ("data", "tokenizer", "tune", "train", "decode")
+        for key in type(getattr(recipe, section)).model_fields
+    ]
+    by_rule = [(patterns, reason(recipe)) for patterns, reason in RULES]
+    reasons = [*(((pattern,), why) for pattern, why in recipe.task.unused.items()), *by_rule]
+    found: dict[str, str] = {}
+    for patterns, why in reasons:
+        for key in keys if why is not None else ():
+            if any(fnmatchcase(key, pattern) for pattern in patterns):
+                found.setdefault(key, str(why))
+    return found
+
+
+def settled(recipe: Recipe) -> Recipe:
+    """The recipe with its keys without effect set to their defaults, so that recipes that do the same are equal."""
+    changes: dict[str, dict[str, Any]] = {}
+    for key in without_effect(recipe):
+        section, name = key.split(".")
+        default = type(getattr(recipe, section)).model_fields[name].default
+        changes.setdefault(section, {})[name] = recipe.task.defaults.get(section, {}).get(name, default)
+    sections = {name: getattr(recipe, name).model_copy(update=update) for name, update in changes.items()}
+    return recipe.model_copy(update=sections)

@@ -1,0 +1,108 @@
+"""Runs from folders: those that were trained, and checkpoints from elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from glassformer.data import Assets, Report
+from glassformer.data.reading import read_examples_of
+from glassformer.errors import InputError
+from glassformer.interop import huggingface, load_lora
+from glassformer.interop import load as load_checkpoint
+from glassformer.interop.special_tokens import IMPORT, read_special_tokens
+from glassformer.models.family import longest
+from glassformer.parts import merged
+from glassformer.recipe import Data, Decode, Recipe, Train
+from glassformer.registry import SOURCES, TASKS
+from glassformer.runs.folder import read_run
+from glassformer.tasks.labels import number_of
+from glassformer.tasks.run import Run
+from glassformer.tasks.task import Task
+from glassformer.text import SpecialTokens
+from glassformer.training import resolve
+
+UNLIMITED = 2**31 - 1
+
+
+def load(path: str | Path, device: str = "auto", adapter: str | Path | None = None) -> Run:
+    """The run in a folder, ready for its task; the LoRA weights of an `adapter` folder are merged into its model."""
+    path = Path(path)
+    run = _imported(path) if (path / IMPORT).is_file() else _trained(path)
+    run.model = run.model.to(resolve(device))
+    if adapter is not None:
+        run.model = merged(load_lora(run.model, adapter)).eval()
+    return run
+
+
+def _trained(path: Path) -> Run:
+    found = read_run(path)
+    run: Run = found.recipe.task.Run(found.recipe, found.load_model(), found.assets(), path)
+    return run
+
+
+def _imported(path: Path) -> Run:
+    """A checkpoint from elsewhere in use. Texts are read as they are: its tokenizer does what is needed."""
+    model = load_checkpoint(path)
+    task = _task_for(model, str(path))
+    special = read_special_tokens(path) if task.writes else None
+    assets = Assets(huggingface.read_tokenizers(path), special_tokens=special)
+    run: Run = task.Run(_recipe(task, model), model, assets, path)
+    return run
+
+
+def _task_for(model: nn.Module, name: str) -> Task:
+    """The task that a checkpoint's model can be used for."""
+    for kind, task in TASKS.items():
+        if task.adopts(model):
+            return task(kind=kind)  # type: ignore[no-any-return]
+    raise InputError(f"{name}: no task can use this model: use it from Python, with glassformer.interop.load")
+
+
+def _recipe(task: Task, model: nn.Module) -> Recipe:
+    """What a recipe would say of a model that was not trained by one."""
+    data = Data(normalise="none", strip=False, max_tokens=longest(model.blueprint) or UNLIMITED)  # type: ignore[arg-type]
+    nothing: Any = None
+    return Recipe.model_construct(
+        title="", task=task, source=nothing, data=data, model=nothing, decode=Decode(beam=1), train=Train()
+    )
+
+
+def import_run(source: str | Path, folder: Path, force: bool = False) -> Run:
+    """Make a run folder of a checkpoint: a folder in Hugging Face's layout, or a name on the hub.
+
+    Only with `force` is something written over.
+    """
+
+    def choose(checkpoint: huggingface.Checkpoint) -> SpecialTokens | None:
+        task = _task_for(checkpoint.model, str(source))
+        return task.imported(checkpoint)
+
+    huggingface.import_checkpoint(source, folder, force, choose)
+    return load(folder, "cpu")
+
+
+def export_run(run: Run, folder: Path, force: bool = False) -> str:
+    """Write a run in Hugging Face's layout. Returns what `transformers` opens it with."""
+    origin = run.path if run.path is not None and (run.path / IMPORT).is_file() else None
+    tokenizers = list(dict.fromkeys(run.assets.tokenizers))
+    return huggingface.export(run.model, tokenizers, run.exported(), folder, origin, force)
+
+
+def examples_in(path: Path, run: Run) -> list[Any]:
+    """The examples in a file of the user's, as the run's task takes them; a label it does not know is refused."""
+    section = run.task.file_source(str(path), run.recipe)
+    source, report, found = SOURCES[section["kind"]](**section), Report(), []
+    raw = "complain" in run.options  # such a run reads what sources give, and leaves out what cannot be read
+    read = source.read("train", Path.cwd(), report) if raw else read_examples_of(source, run.recipe, Path.cwd(), report)
+    for example, place in read:
+        for label in run.task.labels_of(example):
+            number_of(label, run.labels, f"{place}: ")
+        found.append(example)
+    if report.examples:
+        raise InputError(report.examples[0])
+    if not found:
+        raise InputError(f"{path}: holds no example")
+    return found

@@ -1,0 +1,113 @@
+"""An image classifier: a trained model that classifies images, files or pixels, in use.
+
+B images, S pixels on a side, C colours or classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glassformer.data.examples import Pixels
+from glassformer.errors import InputError
+from glassformer.interop.huggingface import Exported
+from glassformer.looking.look import Look
+from glassformer.tasks.images.pictures import normalised, pixels_of
+from glassformer.tasks.labels import ClassEvaluation, Classified, Labeller, classified, compared, number_of
+from glassformer.tasks.run import Progress, check_list
+
+Complain = Callable[[str], None]
+
+
+class ImageClassifier(Labeller):
+    """A trained model that classifies images: `run.classify(["one.png", "another.jpg"])`."""
+
+    options: ClassVar[frozenset[str]] = frozenset({"complain"})
+
+    def see(self, image: Any) -> Pixels:
+        """An image as the model reads it, (S, S, C): from a file, an array or one of Pillow's images."""
+        return pixels_of(image, self.task)
+
+    def classify(self, items: Sequence[Any], progress: Progress | None = None) -> list[Classified]:
+        check_list(items, "classify")
+        return classified(self._log_probabilities(items, progress)[0], self.labels)
+
+    def evaluate(
+        self, examples: Sequence[Any], progress: Progress | None = None, complain: Complain | None = None
+    ) -> ClassEvaluation:
+        """Classify the images of some examples (image, label, name), and compare with their labels.
+
+        An image that cannot be read is an error, unless `complain` is given: then that is called, and it is left out.
+        """
+        if not examples:
+            raise InputError("there is nothing to evaluate: no labelled image")
+        for _, label, *_ in examples:
+            number_of(label, self.labels)
+        found, rows = self._log_probabilities([example[0] for example in examples], progress, complain)  # (B, C)
+        if not rows:
+            raise InputError(f"none of the {len(examples):,} images could be read")
+        scores, loss = compared(found, [examples[row][1] for row in rows], self.labels)
+        answers, unreadable = classified(found, self.labels), len(examples) - len(rows)
+        return ClassEvaluation(scores, loss, self.labels, answers, noun="images", unreadable=unreadable)
+
+    @torch.inference_mode()
+    def _log_probabilities(
+        self, images: Sequence[Any], progress: Progress | None = None, complain: Complain | None = None
+    ) -> tuple[Tensor, list[int]]:
+        """Of each label for each image that can be read, (B, C), and which these are; without `complain`, it is all."""
+        found, rows, size = [torch.zeros(0, len(self.labels))], list[int](), self.recipe.train.batch_tokens
+        for first in range(0, len(images), size):
+            read = []
+            for row, image in enumerate(images[first : first + size], start=first):
+                try:
+                    read.append(self.see(image))
+                    rows.append(row)
+                except InputError as error:
+                    if complain is None:
+                        raise
+                    complain(str(error))
+            if read:
+                found.append(F.log_softmax(self.model(self._inputs(read)).float(), dim=-1).cpu())
+            if progress is not None:
+                progress(min(first + size, len(images)), len(images))
+        return torch.cat(found), rows
+
+    def _inputs(self, images: Sequence[Pixels]) -> Tensor:
+        return normalised(np.stack(images), self.task.mean, self.task.deviation).to(self.device)  # (B, C, S, S)
+
+    def look(self, text: Any) -> Look:
+        """What the patches of an image attend to; they are named by their row and column."""
+        side = range(self.task.size // self.model.blueprint.arguments["patch"])
+        names = ["class", *(f"{row + 1},{column + 1}" for row in side for column in side)]
+        return self.recorded([self._inputs([self.see(text)])], names, names, self.said(text))
+
+    def name_of(self, example: Any) -> str:
+        return str(example[2])
+
+    def next_commands(self, examples: Sequence[Any]) -> list[str]:
+        return ["classify --run RUN image.png", "evaluate --run RUN"]
+
+    def exported(self) -> Exported:
+        """A ViT with a classification head, and how images are resized and scaled."""
+        task = self.task
+        return Exported(
+            opens_with="AutoModelForImageClassification and AutoImageProcessor",
+            notes=self.notes,
+            preprocessor={
+                "image_processor_type": "ViTImageProcessor",
+                "do_convert_rgb": task.colours == 3,
+                "do_resize": task.others == "resize",
+                "size": {"height": task.size, "width": task.size},
+                "resample": 2,  # bilinear
+                "do_rescale": True,
+                "rescale_factor": 1 / 255,
+                "do_normalize": True,
+                "image_mean": [task.mean] * task.colours,
+                "image_std": [task.deviation] * task.colours,
+            },
+        )

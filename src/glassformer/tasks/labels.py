@@ -1,0 +1,159 @@
+"""Labels: what runs that classify answer with, and how they do on labelled examples.
+
+B examples, C classes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.errors import GlassformerError, InputError
+from glassformer.evaluation import BASELINE, ClassScores, class_scores
+from glassformer.evaluation.judging import Judged, accuracy
+from glassformer.looking.figures import confusion_figure
+from glassformer.tasks.losses import class_loss
+from glassformer.tasks.run import SHOWN, Evaluation, Progress, Run
+
+
+@dataclass(frozen=True)
+class Classified:
+    """The likeliest label of an example, its probability, and the probability of each label, highest first."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+    cut: bool = False  # whether only the beginning was read
+
+
+@dataclass(frozen=True)
+class LabelEvaluation(Evaluation):
+    """How well labels are predicted: their scores, the loss, and what there is to tell apart."""
+
+    scores: ClassScores
+    loss: float
+    labels: list[str]
+
+    def summary(self) -> dict[str, float]:
+        return {"loss": self.loss, "accuracy": self.scores.accuracy, "f1": self.scores.macro_f1}
+
+    def facts(self) -> dict[str, Any]:
+        f1 = dict(zip(self.labels, self.scores.f1, strict=True))
+        return {"loss": self.loss, "accuracy": self.scores.accuracy, "macro_f1": self.scores.macro_f1, "f1": f1}
+
+    @property
+    def sentence(self) -> str:
+        """The scores in a sentence."""
+        return f"accuracy {self.scores.accuracy:.2%}, macro F1 {self.scores.macro_f1:.4f}"
+
+    def f1_lines(self, noun: str) -> list[str]:
+        """The F1 of each label, for people."""
+        width = max(map(len, self.labels))
+        rows = (f"  {label:{width}}  {f1:.3f}" for label, f1 in zip(self.labels, self.scores.f1, strict=True))
+        return [f"F1 of each {noun}:", *rows]
+
+
+@dataclass(frozen=True)
+class ClassEvaluation(LabelEvaluation):
+    """How a run does on some labelled examples. The baseline is computed when it is first reported."""
+
+    answers: list[Classified]
+    noun: str = "texts"  # what the examples are
+    unreadable: int | None = None  # images that were left out
+    baseline: Callable[[], ClassScores] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """The scores, those of each label, and the confusion matrix."""
+        confusion = {"labels": self.labels, "confusion": self.scores.confusion.tolist()}
+        left_out = {} if self.unreadable is None else {"unreadable": self.unreadable}
+        return {self.noun: len(self.answers)} | super().facts() | confusion | left_out | self._baseline[0]
+
+    def lines(self) -> list[str]:
+        left_out = f"{self.unreadable:,} of the images could not be read, and are left out" if self.unreadable else ""
+        return [
+            f"{len(self.answers):,} {self.noun}: {self.sentence}",
+            *self.f1_lines("label"),
+            *filter(None, [left_out, self._baseline[1]]),
+        ]
+
+    @cached_property
+    def _baseline(self) -> tuple[dict[str, Any], str]:
+        """How counting words does on the same texts, or why that is not known: facts, and a line."""
+        if self.baseline is None:
+            return {}, ""
+        try:
+            scores = self.baseline()
+        except GlassformerError as error:
+            return {"baseline": {"name": BASELINE, "missing": str(error)}}, f"no baseline: {error}"
+        facts = {"name": BASELINE, "accuracy": scores.accuracy, "macro_f1": scores.macro_f1}
+        line = f"baseline: {BASELINE} {scores.accuracy:.2%}, macro F1 {scores.macro_f1:.4f}"
+        return {"baseline": facts}, line
+
+
+class Labeller(Run):
+    """What the runs that classify texts or images have in common."""
+
+    def judge(self, examples: Sequence[Any], progress: Progress | None = None) -> Judged:
+        """Whether each label is predicted; one that was not in training cannot be."""
+        known = [row for row, example in enumerate(examples) if example[1] in self.labels]
+        found: Any = self.evaluate([examples[row] for row in known], progress) if known else None
+        predicted = dict(zip(known, found.answers, strict=True)) if known else {}
+        return accuracy(
+            [float(row in predicted and predicted[row].label == label) for row, (_, label, *_) in enumerate(examples)]
+        )
+
+    def said(self, text: Any) -> str:
+        return self.classify([text])[0].label
+
+    def name_of(self, example: Any) -> str:
+        """An example in a line."""
+        raise NotImplementedError
+
+    def shown(self, examples: Sequence[Any], found: ClassEvaluation) -> list[str]:
+        """Examples and their predicted labels, with the true label where it differs; some of all rows."""
+        lines = []
+        for row in np.linspace(0, len(examples) - 1, min(SHOWN, len(examples))).astype(int).tolist():
+            answer, label = found.answers[row], examples[row][1]
+            wrong = "" if answer.label == label else f"   (true label: {label})"
+            lines.append(f"  {self.name_of(examples[row])}  →  {answer.label} {answer.probability:.0%}{wrong}")
+        return lines
+
+    def draw(self, examples: Sequence[Any], found: ClassEvaluation, folder: Path) -> list[Path]:
+        """The confusion matrix."""
+        path = folder / "confusion.png"
+        confusion_figure(found.scores.confusion, self.labels, path, self.recipe.title)
+        return [path]
+
+
+def classified(log_probabilities: Tensor, labels: list[str]) -> list[Classified]:
+    """The answers that log-probabilities (B, C) stand for."""
+    found = []
+    values, order = log_probabilities.exp().sort(descending=True)  # (B, C)
+    for row, numbers in zip(values.tolist(), order.tolist(), strict=True):
+        likely = {labels[number]: value for number, value in zip(numbers, row, strict=True)}
+        found.append(Classified(labels[numbers[0]], row[0], likely))
+    return found
+
+
+def compared(log_probabilities: Tensor, right: Sequence[str], labels: list[str]) -> tuple[ClassScores, float]:
+    """The scores and the mean loss of log-probabilities (B, C), given the true labels (B)."""
+    numbers = torch.tensor([number_of(label, labels) for label in right])
+    scores = class_scores(log_probabilities.argmax(dim=1).tolist(), numbers.tolist(), len(labels))
+    return scores, float(class_loss(log_probabilities, numbers)) / len(right)
+
+
+def number_of(label: str, labels: list[str], place: str = "") -> int:
+    """The number of a label, which must be one of those in training; `place` is where it stands."""
+    if label not in labels:
+        near = get_close_matches(label, labels, n=1)
+        known = f"did you mean {near[0]}?" if near else f"they are {', '.join(labels[:20])}"
+        raise InputError(f"{place}{label!r} is not among the labels of this run's training: {known}")
+    return labels.index(label)

@@ -1,0 +1,50 @@
+"""The objective: a model and the loss of its task, as one module.
+
+B batch, T target length, D model width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.tasks.losses import Chunk, smoothed
+from glassformer.tasks.protocol import Batch, Loss
+
+
+class Objective(nn.Module):
+    """A model and its loss as one module, so that distribution and compilation wrap a single module.
+
+    The loss uses `hidden` (which may be compiled), `head`, the label `smoothing`, and `chunk`, a loss of some targets.
+    """
+
+    def __init__(self, model: nn.Module, loss: Loss, smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.model, self.smoothing, self.loss = model, smoothing, loss
+        self.blocks = [block for part in model.modules() if isinstance(part, nn.ModuleList) for block in part]
+        self.hidden: Callable[..., Tensor] = model.hidden  # type: ignore[assignment]
+        self.chunk: Chunk = smoothed
+
+    @property
+    def head(self) -> nn.Module:
+        """The module that turns hidden vectors into logits."""
+        return self.model.head  # type: ignore[return-value]
+
+    def compile_parts(self, whole: bool = True) -> None:
+        """Let PyTorch compile the model and the loss, for batches of any shape.
+
+        Compiled as a whole, the model is fastest. Sharded blocks are compiled one by one; all have the same structure,
+        so the code of the first is used for the others.
+        """
+        self.chunk = torch.compile(smoothed, dynamic=True)
+        if whole:
+            self.hidden = torch.compile(self.hidden, dynamic=True)
+        else:
+            for block in self.blocks:
+                block.compile(dynamic=True)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """The summed loss of a batch."""
+        return self.loss(self, batch)

@@ -1,0 +1,285 @@
+"""A run: a trained model with everything that is needed to use it, whatever its task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+
+import torch
+from safetensors.numpy import load_file
+from torch import Tensor, nn
+
+from glassformer.data import Assets, normalise
+from glassformer.data.examples import from_first_version, read_examples
+from glassformer.errors import ConfigurationError, InputError, RunError
+from glassformer.evaluation.judging import Judged
+from glassformer.interop.huggingface import Exported
+from glassformer.looking.look import Look, look_of
+from glassformer.looking.record import record
+from glassformer.parts import pad
+from glassformer.recipe import Recipe
+from glassformer.tasks.gathering import segments_of, tells_segments
+from glassformer.text import Tokenizer
+
+if TYPE_CHECKING:
+    from glassformer.decoding import Sampler
+    from glassformer.tasks.answering import Answer
+    from glassformer.tasks.gaps import Filled
+    from glassformer.tasks.labels import Classified
+    from glassformer.tasks.tagging import Tags
+    from glassformer.tasks.writing import Output
+
+Progress = Callable[[int, int], None]  # how many are done, of how many
+HELD_OUT = ("valid", "test")
+QUOTED, WIDEST = 60, 80  # characters of a text in an error message, and after training
+SHOWN = 10  # examples after training
+
+
+class Evaluation:
+    """How a run does on some examples: the mean loss and the scores of a task. A dataclass."""
+
+    loss: float
+
+    def summary(self) -> dict[str, float]:
+        """The scores by name, as validation logs them: the numbers among the fields."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, float)}
+
+    def facts(self) -> dict[str, Any]:
+        """Everything, for programs."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]
+
+    def lines(self) -> list[str]:
+        """The same, for people."""
+        return [f"{name} {value:.4f}" for name, value in self.summary().items()]
+
+
+class Run:
+    """A run of any task. What it can do follows from what it was trained for; all else is refused in a sentence."""
+
+    options: ClassVar[frozenset[str]] = frozenset()  # what `evaluate` takes beside examples: beam, int8, rouge
+    looks: ClassVar[str] = "encoder"  # the attention that `look` shows
+    opens_with: ClassVar[str] = ""  # the classes of `transformers` that open what is exported
+    exports: ClassVar[dict[str, Any]] = {}  # what else `Exported` is told
+
+    def __init__(self, recipe: Recipe, model: nn.Module, assets: Assets, path: Path | None = None) -> None:
+        self.recipe, self.assets, self.path = recipe, assets, path
+        self.model: Any = model
+
+    # --- what every run has
+
+    @property
+    def task(self) -> Any:
+        """What it was trained for, with its options."""
+        return self.recipe.task
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of what it reads."""
+        return self.assets.tokenizers[0]
+
+    @property
+    def labels(self) -> list[str]:
+        """What it tells apart, if it does, in the order of the numbers."""
+        return self.assets.labels
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device  # type: ignore[no-any-return]
+
+    def with_model(self, model: nn.Module) -> Self:
+        """The same with another model."""
+        return type(self)(self.recipe, model, self.assets, self.path)
+
+    def examples(self, split: str = "test") -> list[Any]:
+        """The examples that were kept out of its training: "valid" or "test"."""
+        if self.path is None:
+            raise InputError("this run has no folder to read its examples from")
+        if split not in HELD_OUT:
+            raise RunError(f"a run keeps its {' and '.join(HELD_OUT)} examples, not {split!r}")
+        path = self.path / f"{split}.jsonl"
+
+        def upgrade(row: dict[str, Any], number: int) -> Any:
+            pixels = self.path / f"{split}.images.safetensors"  # type: ignore[operator]
+            return self.task.example(
+                from_first_version(row, self.task.reads, lambda: load_file(pixels)["pixels"][number])
+            )
+
+        found = read_examples(path, self.task.Example, upgrade) if path.exists() else []
+        if not found:
+            raise InputError(f"{self.path} has no {split} examples: name a file of your own with --data")
+        return found
+
+    def normalised(self, text: str) -> str:
+        """A text as in training."""
+        try:
+            text.encode()
+        except (AttributeError, UnicodeEncodeError):
+            raise InputError(f"{text!r} is no text") from None
+        return normalise(text, self.recipe.data)
+
+    # --- how good it is: each task says
+
+    def evaluate(self, examples: Sequence[Any], progress: Progress | None = None) -> Evaluation:
+        """Use the model on some examples, and compare with what is right."""
+        raise NotImplementedError
+
+    def measure(self, examples: Sequence[Any], most: int) -> dict[str, float]:
+        """The loss and scores that validation logs; what takes long is done for the first `most` examples only."""
+        return self.evaluate(examples).summary()
+
+    def judge(self, examples: Sequence[Any], progress: Progress | None = None) -> Judged:
+        """The score of each example, for comparisons."""
+        raise InputError(f"runs for {self.task.kind} cannot be compared: the task does not say how to score them")
+
+    # --- what is shown after training: each task says
+
+    def shown(self, examples: Sequence[Any], found: Any) -> list[str]:
+        """A line for some of the examples: what the run made of each."""
+        return []
+
+    def draw(self, examples: Sequence[Any], found: Any, folder: Path) -> list[Path]:
+        """Draw pictures of an evaluation; the files that were written."""
+        return []
+
+    def next_commands(self, examples: Sequence[Any]) -> list[str]:
+        """Commands to try next, after the program's name; RUN stands for the run's folder."""
+        return ["evaluate --run RUN"]
+
+    # --- what it can do: the tasks override what applies
+
+    def translate(
+        self, texts: Sequence[str], beam: int | None = None, int8: bool = False, progress: Progress | None = None
+    ) -> list[Output]:
+        """The best output for each text, in their order."""
+        self._refuse("translate")
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        length: int | None = None,
+        sampler: Sampler | None = None,
+        beam: int = 1,
+        progress: Progress | None = None,
+    ) -> list[Output]:
+        """Each prompt and what follows it: the likeliest words, or what a `sampler` draws."""
+        self._refuse("generate")
+
+    def stream(self, text: str, sampler: Sampler | None = None, length: int | None = None) -> Iterator[str]:
+        """The output for one text, piece by piece as it is written."""
+        self._refuse("write")
+
+    def classify(self, items: Sequence[Any], progress: Progress | None = None) -> list[Classified]:
+        """The label of each text or image, in their order."""
+        self._refuse("classify")
+
+    def tag(self, texts: Sequence[str], progress: Progress | None = None) -> list[Tags]:
+        """The tags of each text's words, in their order."""
+        self._refuse("tag words")
+
+    def answer(
+        self,
+        questions: Sequence[tuple[str, str]],
+        progress: Progress | None = None,
+        threshold: float | None = None,
+    ) -> list[Answer]:
+        """The answer to each question, found in its context, in their order."""
+        self._refuse("answer")
+
+    def fill(self, texts: Sequence[str], top: int = 5, progress: Progress | None = None) -> list[Filled]:
+        """Each text with its gaps filled, in their order."""
+        self._refuse("fill gaps")
+
+    def can(self, verb: str) -> bool:
+        """Whether the run does what one of these methods is for."""
+        return getattr(type(self), verb, None) is not getattr(Run, verb, None)
+
+    def _refuse(self, verb: str) -> NoReturn:
+        raise InputError(f"{self.path or 'this run'} does not {verb}: it was trained for {self.task.kind}")
+
+    # --- looking inside
+
+    def read(self, text: Any) -> list[int]:
+        """A text as the tokens that the model reads."""
+        raise InputError(f"runs for {self.task.kind} cannot be looked at: the task does not say what is read")
+
+    def inputs(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor | None, ...]:
+        """What the model takes: tokens (B, T), which are real, and which of two texts each is from, if it is told."""
+        return tokens, mask, segments_of(tokens, self.tokenizer.end) if tells_segments(self.model) else None
+
+    def said(self, text: Any) -> str:
+        """What the run answers to a text that is looked at, if anything."""
+        return ""
+
+    def look(self, text: Any) -> Look:
+        """What the model attends to while it reads a text, in every layer and head, and what the run answers."""
+        ids = self.read(text)
+        names = self.tokenizer.tokens(ids)
+        inputs = self.inputs(torch.tensor([ids], device=self.device))
+        return self.recorded(inputs, names, names, self.said(text))
+
+    def recorded(self, inputs: Sequence[Any], rows: list[str], columns: list[str], output: str) -> Look:
+        """What the model attends to, given some inputs; `rows` and `columns` are the names of what attends to what."""
+        with record(self.model) as trace, torch.inference_mode():
+            self.model(*inputs)
+        return look_of(trace, self.looks, rows, columns, output)
+
+    # --- other formats
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What the config of a checkpoint holds beside the model: the labels, if there are any."""
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        names = {str(number): label for label, number in numbers.items()}
+        return {"id2label": names, "label2id": numbers} if numbers else {}
+
+    def exported(self) -> Exported:
+        """What a checkpoint in Hugging Face's layout has to say of this run."""
+        if not self.opens_with:
+            raise ConfigurationError(f"runs for {self.task.kind} cannot be exported: the task does not say how")
+        data = self.recipe.data
+        reading = {"max_length": data.max_tokens, "normalise": data.normalise, "strip": data.strip}
+        return Exported(self.opens_with, self.notes, **reading | self.exports)
+
+
+def quoted(text: str) -> str:
+    """A text in an error message: in quotes, and cut where it is long."""
+    return repr(text if len(text) <= QUOTED else f"{text[:QUOTED]}…")
+
+
+def shortened(text: str, most: int = WIDEST) -> str:
+    """A text that is shown after training, cut where it is long."""
+    return text if len(text) < most else f"{text[: most - 1]}…"
+
+
+def check_list(items: Any, verb: str) -> None:
+    """Refuse a single text where a list is expected: its letters would be taken for texts."""
+    if isinstance(items, str | Path):
+        raise InputError(f"{verb} takes a list: put the text into brackets")
+
+
+def by_length(lengths: Sequence[int], budget: int, most: int | None = None) -> Iterator[list[int]]:
+    """Rows of similar length together, the longest first: as many as the budget of tokens allows, and at least one.
+
+    There are at most `most` of them, if that is given.
+    """
+    left = sorted(range(len(lengths)), key=lambda row: lengths[row])
+    while left:
+        fitting = max(1, min(len(left) if most is None else most, budget // max(lengths[left[-1]], 1)))
+        rows, left = left[-fitting:], left[:-fitting]
+        yield rows
+
+
+def in_batches(
+    rows: Sequence[Sequence[int]], run: Run, progress: Progress | None = None
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    """Rows of similar length together, on the run's device: their numbers, tokens (B, T), which tokens are real."""
+    done = 0
+    for numbers in by_length([len(row) for row in rows], run.recipe.train.batch_tokens):
+        tokens, keep = pad([rows[number] for number in numbers], run.tokenizer.pad)
+        yield numbers, tokens.to(run.device), keep.to(run.device)
+        done += len(numbers)
+        if progress is not None:
+            progress(done, len(rows))

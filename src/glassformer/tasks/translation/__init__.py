@@ -1,0 +1,152 @@
+"""Translation: from a text to a text. Also summaries, spelling to sound, and any other text made of a text.
+
+A source is read, a target is written; in training the right words before each are given.
+
+B pairs in a batch, S source length, T target length, D model width
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from glassformer.data import BadRow, Columns, Context, Corpus, Encode, Rows
+from glassformer.data.encoding import PairEncoder
+from glassformer.evaluation import check_rouge
+from glassformer.models import EncoderDecoder
+from glassformer.recipe import Data, Recipe
+from glassformer.tasks.gathering import gathered
+from glassformer.tasks.losses import sequence_loss
+from glassformer.tasks.protocol import Learner, Loss, Tensors
+from glassformer.tasks.run import Run
+from glassformer.tasks.task import Task
+from glassformer.tasks.translation.translator import Translator as Translator
+from glassformer.text import SpecialTokens, Tokenizer, own_special_tokens
+
+
+class TextPair(NamedTuple):
+    """A source and its target."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class PairBatch(Tensors):
+    """Pairs to learn from together. The decoder reads `target_in` and should write `target_out`, one token ahead."""
+
+    source: Tensor  # (B, S)
+    source_mask: Tensor  # (B, S), True where there is a token
+    target_in: Tensor  # (B, T), the start and the target's tokens
+    target_out: Tensor  # (B, T), the target's tokens and the end
+    target_mask: Tensor  # (B, T)
+    rows: Tensor  # (B), which pairs these are
+    source_tokens: int  # without padding
+    targets: int  # target tokens without padding, the end counted
+
+    @property
+    def tokens(self) -> int:
+        """The real tokens of both sides."""
+        return self.source_tokens + self.targets
+
+    @property
+    def padded_tokens(self) -> int:
+        """All tokens of both sides, padding included."""
+        return self.source.numel() + self.target_out.numel()
+
+
+def translation_loss(learner: Learner, batch: PairBatch) -> Tensor:
+    """The summed loss of the target's words, given the source and the words before."""
+    hidden = learner.hidden(batch.source, batch.target_in, batch.source_mask)  # (B, T, D)
+    words = batch.target_out, batch.target_mask, batch.targets
+    return sequence_loss(hidden, *words, learner.head, learner.smoothing, learner.chunk)
+
+
+@dataclass(frozen=True)
+class PairCollator:
+    """Makes batches of token pairs, gathered from the flat file at once; `target` knows how outputs start and end."""
+
+    pairs: Rows
+    source_pad: int
+    target: SpecialTokens | Tokenizer
+
+    def __call__(self, rows: NDArray[Any], rng: np.random.Generator) -> PairBatch:
+        pairs, target = self.pairs, self.target
+        lengths, starts = pairs.lengths[rows].astype(np.int64), pairs.starts[rows]  # (B, 2), (B)
+        source, source_mask = gathered(pairs.flat, starts, lengths[:, 0], self.source_pad)  # (B, S)
+        tokens, _ = gathered(pairs.flat, starts + lengths[:, 0], lengths[:, 1], target.pad, 1)  # (B, T), the last free
+        places = np.arange(tokens.shape[1])
+        target_in = np.concatenate((np.full((len(rows), 1), target.start), tokens[:, :-1]), axis=1)  # (B, T)
+        target_out = np.where(places == lengths[:, 1:], target.end, tokens)  # (B, T)
+        return PairBatch(
+            source=torch.from_numpy(source),
+            source_mask=torch.from_numpy(source_mask),
+            target_in=torch.from_numpy(target_in),
+            target_out=torch.from_numpy(target_out),
+            target_mask=torch.from_numpy(places <= lengths[:, 1:]),
+            rows=torch.from_numpy(rows.astype(np.int64)),
+            source_tokens=int(lengths[:, 0].sum()),
+            targets=int(lengths[:, 1].sum()) + len(rows),
+        )
+
+
+class TranslationTask(Task):
+    """From a text to a text: translation, summaries, spelling to sound."""
+
+    kind: Literal["translation"] = "translation"
+
+    answer: ClassVar[str] = "target"
+    tokenizers: ClassVar[int] = 2
+    writes: ClassVar[bool] = True
+    scores: ClassVar[tuple[str, ...]] = ("loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL")
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {"model": {"family": "transformer"}}
+    Example: ClassVar[type[TextPair]] = TextPair
+    loss: ClassVar[Loss] = staticmethod(translation_loss)
+    Run: ClassVar[type[Run]] = Translator
+
+    def check(self, recipe: Recipe) -> None:
+        """ROUGE needs its library."""
+        super().check(recipe)
+        if recipe.train.watch.startswith("rouge"):
+            check_rouge()
+
+    def example(self, found: Columns) -> TextPair:
+        if len(found.cells) != 2:
+            raise BadRow("wrong column count", f"{len(found.cells)} texts, but a source and a target are expected")
+        return TextPair(*found.cells)
+
+    def why_dropped(self, example: TextPair, data: Data) -> str | None:
+        """Besides the filters of all texts: lengths that differ too much."""
+        reason = super().why_dropped(example, data)
+        shorter, longer = sorted(map(len, example))
+        too_different = data.max_ratio is not None and longer > data.max_ratio * shorter
+        return reason or ("lengths too different" if too_different else None)
+
+    def texts(self, example: TextPair, side: int) -> Sequence[str]:
+        return [example[side]]
+
+    def length(self, recipe: Recipe) -> int:
+        """A decoder also reads the start of what it writes."""
+        return max(recipe.data.max_tokens, recipe.decode.max_length) + 1
+
+    def encoder(self, context: Context) -> Encode:
+        data, assets = context.recipe.data, context.assets
+        source, target = assets.tokenizers
+        long = "truncate" if context.keep_all else data.long
+        return PairEncoder(source, target, data.max_tokens, long, context.keep_all, assets.special_tokens)
+
+    def collator(self, recipe: Recipe, corpus: Corpus, model: nn.Module) -> PairCollator:
+        source, target = corpus.assets.tokenizers
+        special = corpus.assets.special_tokens or own_special_tokens(source, target)
+        return PairCollator(corpus.splits["train"], special.pad, special)
+
+    @classmethod
+    def adopts(cls, model: nn.Module) -> bool:
+        """An encoder-decoder that reads tokens."""
+        return isinstance(model, EncoderDecoder) and hasattr(model.encoder.embedding, "vocabulary")

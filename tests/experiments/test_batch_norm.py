@@ -1,0 +1,78 @@
+"""Batch norm, which the experiment compares with: against PyTorch's, and with padding."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from glassformer.errors import InputError
+from glassformer.experiments.batch_vs_layer_norm import BatchNorm
+
+seeds = st.integers(0, 2**31)
+
+
+def randomise(module: nn.Module) -> None:
+    """Numbers that hide nothing: no bias at 0, no norm weight at 1."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.normal_(std=0.5)
+
+
+def same(ours: Tensor, expected: Tensor, tolerance: float = 1e-6) -> None:
+    """Equal but for rounding."""
+    torch.testing.assert_close(ours, expected, atol=tolerance, rtol=tolerance)
+
+
+def test_batch_norm_is_pytorchs_in_training_and_after() -> None:
+    ours, theirs = BatchNorm(5, momentum=0.3), nn.BatchNorm1d(5, momentum=0.3)
+    randomise(ours)
+    theirs.load_state_dict(
+        {
+            "weight": ours.weight,
+            "bias": ours.bias,
+            "running_mean": ours.running_mean,
+            "running_var": ours.running_variance,
+            "num_batches_tracked": torch.tensor(0),
+        }
+    )
+
+    def check() -> None:
+        x = torch.randn(3, 4, 5) * 2 + 1
+        same(ours(x), theirs(x.transpose(1, 2)).transpose(1, 2), 1e-5)  # PyTorch has the features second
+
+    for _ in range(3):
+        check()
+    assert theirs.running_mean is not None
+    assert theirs.running_var is not None
+    same(ours.running_mean, theirs.running_mean)
+    same(ours.running_variance, theirs.running_var)
+    ours.eval()
+    theirs.eval()
+    check()
+
+
+@given(seed=seeds, more=st.integers(1, 5))
+def test_padding_changes_naive_batch_norm_but_not_the_padding_aware_one(seed: int, more: int) -> None:
+    torch.manual_seed(seed)
+    x = torch.randn(2, 4, 3) + 1
+    keep = torch.tensor([[True, True, True, True], [True, True, False, False]])
+    longer_x = torch.cat((x, torch.zeros(2, more, 3)), dim=1)
+    longer_keep = torch.cat((keep, torch.zeros(2, more, dtype=torch.bool)), dim=1)
+    aware, longer_aware = BatchNorm(3), BatchNorm(3)
+    same(longer_aware(longer_x, longer_keep)[longer_keep], aware(x, keep)[keep])
+    same(longer_aware.running_mean, aware.running_mean)
+    same(longer_aware.running_variance, aware.running_variance)
+    assert not torch.allclose(BatchNorm(3)(longer_x)[longer_keep], BatchNorm(3)(x)[keep], atol=1e-3)
+
+
+def test_padding_aware_batch_norm_has_the_statistics_of_the_real_tokens() -> None:
+    x, keep = torch.randn(2, 4, 3), torch.tensor([[True, True, True, False], [True, True, False, False]])
+    real = BatchNorm(3)(x, keep)[keep]
+    same(real.mean(0), torch.zeros(3), 1e-5)
+    same(real.var(0, unbiased=False), torch.ones(3), 1e-3)
+
+
+def test_batch_norm_needs_two_tokens_to_train_on() -> None:
+    with pytest.raises(InputError, match="at least 2 tokens to train on, not 1"):
+        BatchNorm(3)(torch.zeros(1, 3, 3), torch.tensor([[True, False, False]]))

@@ -1,0 +1,189 @@
+"""The run folder: whole files or none, and a training that can be read afterwards."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+import glassformer as gf
+from glassformer.data import Corpus
+from glassformer.data.cache import cache_folder
+from glassformer.errors import ConfigurationError, RunError, TrainingError
+from glassformer.recipe import read_recipe
+from glassformer.runs import Listener, train
+from glassformer.runs.folder import reserved, write_weights
+from glassformer.runs.metrics import read_metrics, recording
+from glassformer.tasks.translation import Translator
+from glassformer.writing import write_text
+from tiny import IDLE, recipe, table
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    write_text(tmp_path / "a", "old")
+    write_text(tmp_path / "a", "new: é")
+    assert (tmp_path / "a").read_text(encoding="utf-8") == "new: é"
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(tmp_path: Path) -> None:
+    write_text(tmp_path / "a", "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(tmp_path / "a", "half\ud800")
+    assert (tmp_path / "a").read_text(encoding="utf-8") == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_weights_that_cannot_be_written_are_a_failure_of_the_work(trained: Translator, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"model.safetensors cannot be written: .*the checkpoints are intact"):
+        write_weights(tmp_path / "nowhere", trained.model)
+
+
+def test_a_folder_is_trained_into_by_one_at_a_time(tmp_path: Path) -> None:
+    out = tmp_path / "runs" / "one"
+    with reserved(out):
+        with pytest.raises(RunError, match="one is being trained by another process: choose another folder"):
+            train(recipe(IDLE), out)
+        assert out.exists()
+    assert list(tmp_path.iterdir()) == []  # nothing was written
+    train(recipe(IDLE), out)
+    assert not (out / ".lock").exists()
+
+
+def test_a_lock_that_nobody_holds_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()  # as a killed process leaves it
+    train(recipe(IDLE), tmp_path)
+
+
+def test_the_folder_holds_all_that_is_promised(trained: Translator) -> None:
+    folder = trained.path
+    assert folder is not None
+    names = {path.name for path in folder.iterdir()} - {"tensorboard"}
+    assert names == {
+        "recipe.toml", "tokenizer.json", "config.json", "model.safetensors", "valid.jsonl", "test.jsonl",
+        "metrics.jsonl", "checkpoints", "log.txt", "environment.json", "data.json",
+    }  # fmt: skip
+    assert read_recipe(folder / "recipe.toml") == trained.recipe
+    assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o644
+    facts = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    assert facts["packages"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    arguments = config["model"]["arguments"]
+    assert (config["model"]["family"], arguments["width"]) == ("transformer", 32)
+    assert arguments["vocabulary"] == trained.tokenizer.size
+
+
+def test_a_loaded_run_is_the_trained_one(trained: Translator) -> None:
+    assert trained.path is not None
+    loaded = gf.load(trained.path)
+    assert loaded.recipe == trained.recipe
+    assert all(map(torch.equal, loaded.model.parameters(), trained.model.parameters()))
+    texts = ["a b c", "h g"]
+    assert loaded.translate(texts, beam=3) == trained.translate(texts, beam=3)
+
+
+class Listening(Listener):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.steps: list[int] = []
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        self.told.append(name)
+
+    def prepared(self, corpus: Corpus, model: nn.Module) -> None:
+        self.told.append("prepared")
+
+    def say(self, line: str) -> None:
+        self.told.append(line)
+
+    def tick(self, record: dict[str, Any]) -> None:
+        self.steps.append(record["step"])
+
+    def log(self, record: dict[str, Any]) -> None:
+        self.told.append("validation" if "valid_loss" in record else "loss")
+
+
+def test_a_training_is_told_measured_and_logged(tmp_path: Path) -> None:
+    listener = Listening()
+    run = train(recipe(IDLE, {"source": {"seed": 77}}), tmp_path / "run", listener=listener)
+    assert listener.steps == [1, 2, 3, 4]
+    assert listener.told.index("reading") < listener.told.index("tokenizer") < listener.told.index("prepared")
+    assert listener.told[-6:] == ["loss", "loss", "validation", "loss", "loss", "validation"]
+    metrics = read_metrics(tmp_path / "run")
+    assert [each["step"] for each in metrics] == [1, 2, 2, 3, 4, 4]
+    assert isinstance(run, Translator)
+    assert metrics[-1]["valid_loss"] == pytest.approx(run.loss(run.examples("valid")), rel=1e-4)
+    assert metrics[-1]["valid_perplexity"] == pytest.approx(math.exp(metrics[-1]["valid_loss"]))
+    assert len((tmp_path / "run" / "log.txt").read_text(encoding="utf-8").splitlines()) == 6
+    assert len(load_file(tmp_path / "run" / "model.safetensors")) == len(list(run.model.named_parameters()))
+
+
+def test_two_vocabularies_are_kept_apart(tmp_path: Path) -> None:
+    apart: dict[str, dict[str, Any]] = {
+        "tokenizer": {"joint": False},
+        "model": {"tie_source": False, "residual": "post"},
+    }
+    run = gf.train(table(IDLE, apart), tmp_path / "run")
+    assert isinstance(run, Translator)
+    assert run.tokenizer is not run.target
+    assert {path.name for path in (tmp_path / "run").glob("*tokenizer.json")} == {
+        "source.tokenizer.json",
+        "target.tokenizer.json",
+    }
+    loaded = gf.load(tmp_path / "run")
+    assert loaded.translate(["a b"]) == run.translate(["a b"])
+
+
+@pytest.mark.filterwarnings("ignore::glassformer.recipe.RecipeWarning")  # all keys are given
+def test_python_trains_what_the_command_line_trains(tmp_path: Path) -> None:
+    made = recipe(IDLE)
+    first = gf.train(made, tmp_path / "a")
+    second = gf.train(made.model_dump(), tmp_path / "b")
+    assert all(map(torch.equal, first.model.parameters(), second.model.parameters()))
+    with pytest.raises(RunError, match="already holds a run"):
+        gf.train(made, tmp_path / "a")
+    with pytest.raises(ConfigurationError, match="change the recipe itself"):
+        gf.train(made, tmp_path / "c", changes=["train.steps=1"])
+    assert gf.train(made, tmp_path / "a", resume=True).path == tmp_path / "a"
+
+
+def test_measurements_beyond_the_checkpoint_are_forgotten(tmp_path: Path) -> None:
+    lines = [json.dumps({"step": step, "loss": 1.0}) for step in (10, 20, 30)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"step": 4']), encoding="utf-8")
+    heard: list[dict[str, Any]] = []
+    with recording(tmp_path, 20, heard.append) as log:
+        log({"step": 30, "loss": math.nan, "norm": math.inf})
+    assert [each["step"] for each in read_metrics(tmp_path)] == [10, 20, 30]
+    last = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+    assert last == '{"step": 30, "loss": null, "norm": null}'  # JSON has no NaN
+    assert len(heard) == 1
+
+
+def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="cannot be written to"), recording(tmp_path / "no", 0, lambda _: None):
+        pass
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no file that is always full")
+def test_a_full_disk_is_told_when_a_measurement_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").symlink_to("/dev/full")
+    with (
+        pytest.raises(TrainingError, match="No space left on device; the checkpoints are intact"),
+        recording(tmp_path, 0, lambda _: None) as log,
+    ):
+        log({"step": 1, "loss": 1.0})
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("GLASSFORMER_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
+    assert cache_folder() == Path("/x/glassformer")
