@@ -53,10 +53,9 @@ class Siamese(nn.Module):
         one, two = self._mean(first), self._mean(second)
         return torch.cat((one * two, (one - two).abs()), dim=-1)
 
-    def _mean(self, tokens: Tensor) -> Tensor:
+    def _mean(self, tokens: Tensor) -> Any:
         real = (tokens != PADDING)[..., None]  # (B, T, 1)
-        vectors: Tensor = self.embedding(tokens) * real  # (B, T, D)
-        return vectors.sum(dim=1) / real.sum(dim=1)  # (B, D)
+        return (self.embedding(tokens) * real).sum(dim=1) / real.sum(dim=1)  # (B, D)
 
 
 @family(answers=["score"])
@@ -128,8 +127,8 @@ class Scorer(Run):
 
     def evaluate(self, examples: Sequence[ScoredPair], progress: Progress | None = None) -> Scored:
         found, true = np.array(self.score(examples)), np.array([example[2] for example in examples])
-        pairs = ((found, true), (_ranks(found), _ranks(true)))
-        pearson, spearman = (float(np.corrcoef(*each)[0, 1]) for each in pairs)
+        ranks = _ranks(found), _ranks(true)
+        pearson, spearman = (float(np.corrcoef(*each)[0, 1]) for each in ((found, true), ranks))
         return Scored(float(((found - true) ** 2).mean()), pearson, spearman, len(examples))
 
     def judge(self, examples: Sequence[ScoredPair], progress: Progress | None = None) -> Judged:
@@ -138,9 +137,8 @@ class Scorer(Run):
 
 
 def _ranks(values: Any) -> Any:
-    """The rank of each value; equal values share the mean of theirs."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place]
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]  # equal values share the mean of their ranks
 
 
 class Similarity(Task):
