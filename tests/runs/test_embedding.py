@@ -149,5 +149,5 @@ def test_what_does_not_fit_is_a_sentence(vectors: Path, tmp_path: Path) -> None:
         made("translation", "transformer", embeddings_learn=False)
     with pytest.warns(RecipeWarning, match=r"model\.embeddings has no effect: model\.pretrained decides it"):
         made("translation", "transformer", embeddings="one-hot", pretrained="x")
-    with pytest.raises(RecipeError, match="an image has no words"):
+    with pytest.raises(RecipeError, match=r"model\.embeddings is not a key"):
         make_recipe({"task": {"kind": "images"}, "source": {"kind": "digits"}, "model": {"embeddings": "one-hot"}})
