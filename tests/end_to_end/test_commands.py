@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.cli.items import Item
+from glassformer.cli.template import Template
+from glassformer.errors import InputError
 from glassformer.tasks.translation import Translator
 
 from .helpers import Command, complains, envelopes
@@ -93,11 +96,18 @@ def test_of_several_runs_the_one_that_can_is_used(command: Command, here: Path) 
     assert command("translate", "a b").out == "a b\n"
 
 
-def test_the_only_text_that_fails_has_an_envelope_too(command: Command, trained: Translator) -> None:
-    answer = command("translate", "--run", trained.path, "--json", stdin=b"\xff\n")
-    assert answer.code == 2
-    answer = command("translate", "--run", trained.path, "--json", stdin=b"a b\n\xff\n")
-    assert [json.loads(line)["error"] is None for line in answer.out.splitlines()] == [True, False]
+def test_the_only_text_that_fails_has_an_envelope_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(text: str) -> str:
+        raise InputError(f"{text} is bad")
+
+    template: Template[str, str] = Template(
+        "testing", refuse, lambda texts, _: texts, lambda item, _: "", str, lambda _: {}
+    )
+    with pytest.raises(InputError, match="1 of the texts could not be read"):
+        template.answer(iter([Item("a", 1, "")]), as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"input": "a", "output": None, "error": "a is bad"}
+    with pytest.raises(InputError, match=r"^a is bad$"):
+        template.answer(iter([Item("a", 1, "")]), as_json=False)
 
 
 @pytest.mark.parametrize("name", ["translate", "evaluate"])
