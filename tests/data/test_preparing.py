@@ -360,3 +360,22 @@ def test_dates_are_prepared_as_drawn(tmp_path: Path) -> None:
     made = prepared({"kind": "dates", "count": 500}, tmp_path, kind="bpe", tokenizer={"vocabulary": 300})
     assert made.report.kept == {"train": 500, "valid": 1000, "test": 1000}
     assert not {t for _, t in texts(made, "train")} & {t for s in ("valid", "test") for _, t in texts(made, s)}
+
+
+def test_views_hold_each_training_pair_several_times_segmented_anew(tmp_path: Path) -> None:
+    write(tmp_path, sentences(200))
+    section = {"vocabulary": 290, "dropout": 0.5}
+    once, varied = (
+        prepared(TSV, tmp_path, kind="bpe", tokenizer=section, valid=0.2, test=0.2, views=views) for views in (1, 3)
+    )
+    assert once.report.kept == varied.report.kept
+    assert len(varied.splits["train"]) == 3 * len(once.splits["train"])
+    assert sorted(texts(varied, "train")) == sorted(texts(once, "train") * 3)
+    for split in ("valid", "test"):
+        assert texts(varied, split) == texts(once, split)
+        plain = varied.assets.tokenizers[0].encode_batch([pair.source for pair in varied.held_out(split)])
+        assert [varied.splits[split].source(i).tolist() for i in range(len(plain))] == plain
+    by_text: dict[str, set[tuple[int, ...]]] = {}
+    for row, (source, _) in enumerate(texts(varied, "train")):
+        by_text.setdefault(source, set()).add(tuple(varied.splits["train"].source(row).tolist()))
+    assert sum(len(each) > 1 for each in by_text.values()) > len(by_text) / 2

@@ -91,6 +91,20 @@ def test_windows_on_one_document_need_no_table() -> None:
     assert batch.label_mask.all()
 
 
+def test_shifted_windows_begin_elsewhere_each_time_and_stay_within_the_text() -> None:
+    flat = list(range(4, 19))  # each token says where it stands
+    windows = Windows(packed([flat]), 4)
+    collate, begins = WindowCollator(windows, pad=0, shifted=True), set()
+    for seed in range(50):
+        batch = collate(np.arange(len(windows.begins)), np.random.default_rng(seed))
+        real = batch.label_mask
+        assert batch.targets == len(flat) + 1
+        inside = real & (batch.text >= 4) & (batch.labels >= 4)
+        assert (batch.labels[inside] == batch.text[inside] + 1).all()
+        begins.add(tuple(batch.text[:, 0].tolist()))
+    assert len(begins) > 10
+
+
 @given(st.integers(0, 60), st.integers(1, 20))
 def test_sliding_windows_predict_everything_once_with_half_a_window_before_it(total: int, length: int) -> None:
     predicted: list[int] = []

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glassformer.models import transformer
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.tasks import losses as loss
-from glassformer.tasks.losses import sequence_loss, smoothed
+from glassformer.tasks.losses import consistent_loss, sequence_loss, smoothed
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.translation import translation_loss
 
@@ -155,3 +155,29 @@ def test_compiled_it_is_the_same_and_few_shapes_are_compiled_for(whole: bool, mo
     if whole:  # the model itself, which validates, stays as it was
         nets[1](torch.ones(1, 30, dtype=torch.long), torch.ones(1, 1, dtype=torch.long))
         assert counter.frame_count == before
+
+
+@given(seed=st.integers(0, 2**31), smoothing=st.sampled_from([0.0, 0.1]), weight=st.sampled_from([0.0, 1.0, 5.0]))
+def test_two_passes_cost_the_mean_of_their_losses_and_their_divergence(
+    seed: int, smoothing: float, weight: float
+) -> None:
+    torch.manual_seed(seed)
+    made, passes, right = head("tied bias"), torch.randn(6, 5, WIDTH), torch.randint(VOCABULARY, (3, 5))
+    mask = torch.rand(3, 5) < 0.7
+    mask[0, 0] = True
+    tokens = int(mask.sum())
+    found = consistent_loss(passes, right, mask, tokens, made, smoothing, weight)
+    losses = [sequence_loss(each, right, mask, tokens, made, smoothing) for each in passes.split(3)]
+    p, q = (F.log_softmax(made(each), dim=-1)[mask] for each in passes.split(3))
+    divergence = F.kl_div(q, p, reduction="sum", log_target=True) + F.kl_div(p, q, reduction="sum", log_target=True)
+    torch.testing.assert_close(found, sum(losses) / 2 + weight / 4 * divergence, atol=1e-4, rtol=1e-4)
+
+
+def test_consistency_reads_a_batch_twice_and_without_dropout_changes_nothing() -> None:
+    sentences = batch([[4, 5, 6], [7, 8]])
+    for dropout in (0.0, 0.5):
+        torch.manual_seed(0)
+        made = transformer(VOCABULARY, 16, 2, 1, 32, dropout).train()
+        plain, twice = (Objective(made, translation_loss, 0.1, weight)(sentences) for weight in (0.0, 3.0))
+        assert torch.allclose(plain, twice, atol=1e-4) == (dropout == 0.0)
+        assert twice > 0

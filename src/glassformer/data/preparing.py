@@ -111,7 +111,8 @@ def _make(recipe: Recipe, base: Path, folder: Path, progress: Progress, given: A
     for split in SPLITS:
         _encode(recipe, folder, split, blocks[split], assets, dtype, given is not None, report, progress)
         write_starts(folder, split)
-        report.kept[split] = (folder / f"{split}.starts").stat().st_size // 8
+        views = recipe.data.views if split == "train" else 1
+        report.kept[split] = (folder / f"{split}.starts").stat().st_size // 8 // views
     if not report.kept["train"]:
         raise DataError("the source leaves no example to train on: " + report.sentence())
     _write_sample(recipe, folder, blocks["train"])
@@ -173,7 +174,7 @@ def _encode(
     progress: Progress,
 ) -> None:
     """Encode a split. Held-out texts that are too long are truncated for the model, whatever becomes of others."""
-    data, total = recipe.data, blocks[-1][0]
+    data, total = recipe.data, blocks[-1][0] * (recipe.data.views if split == "train" else 1)
     alone = total < WORTHWHILE or not recipe.task.tokenizers or "__main__" in _modules(recipe)
     count = 1 if alone else min(data.workers or os.cpu_count() or 1, len(blocks) - 1)
     cuts = [(len(blocks) - 1) * i // count for i in range(count + 1)]

@@ -15,9 +15,9 @@ import threading
 import tomllib
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -58,16 +58,31 @@ def work(job: Job, recipe: Recipe, assets: Assets, tick: Callable[[int], None]) 
     """Do a job; `tick` is called with the number of examples done."""
     counts: Counter[str] = Counter()
     folder, done = Path(job.folder), 0
-    encode = recipe.task.encoder(Context(recipe, assets, keep_all=job.name != "train"))
+    training = job.name == "train"
+    found = _views(assets, recipe) if training else [assets]
+    encoders = [recipe.task.encoder(Context(recipe, each, keep_all=not training)) for each in found]
     with job.file("tokens").open("wb") as tokens, job.file("lengths").open("wb") as lengths:
-        for first, last in pairwise(job.blocks):
-            rows = encode(read_block(folder, job.name, first, last, recipe.task.Example))
+        for (first, last), (view, encode) in product(pairwise(job.blocks), enumerate(encoders)):
+            examples = read_block(folder, job.name, first, last, recipe.task.Example)
+            rows = encode([recipe.task.varied(each, view) for each in examples] if training else examples)
             lengths.write(rows.lengths.astype(np.int32).tobytes())
             tokens.write(rows.flat.astype(job.dtype).tobytes())
             counts.update(rows.counts)
             done += last[0] - first[0]
             tick(done)
     job.file("counts").write_text(json.dumps(counts), encoding="utf-8")
+
+
+def _views(assets: Assets, recipe: Recipe) -> list[Assets]:
+    """The assets for each view of the training examples: tokenizers that leave out merges draw segmentations."""
+    views, rate = recipe.data.views, recipe.tokenizer.dropout
+    if not rate:
+        return [assets] * views
+    drawing = {tokenizer: tokenizer.with_dropout(rate, views) for tokenizer in dict.fromkeys(assets.tokenizers)}
+    return [
+        replace(assets, tokenizers=tuple(drawing[tokenizer][view] for tokenizer in assets.tokenizers))
+        for view in range(views)
+    ]
 
 
 def tokenise(jobs: list[Job], recipe: Recipe, assets: Assets, tick: Callable[[int], None]) -> Counter[str]:

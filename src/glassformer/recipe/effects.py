@@ -63,6 +63,15 @@ def _impatient(recipe: Recipe) -> str | None:
     return "training ends before so many validations" if train.patience and never else None
 
 
+def _never_varied(recipe: Recipe) -> str | None:
+    return None if recipe.task.varies else f"examples of the task {recipe.task.kind} are not varied"
+
+
+def _same_views(recipe: Recipe) -> str | None:
+    varied = recipe.tokenizer.dropout or getattr(recipe.task, "swap_names", 0)
+    return None if varied else "all views are equal without tokenizer.dropout or task.swap_names"
+
+
 RULES: list[tuple[tuple[str, ...], Reason]] = [
     (("tune.rank", "tune.alpha", "tune.dropout", "tune.targets"), _unless("tune.mode", "lora")),
     (("tune.every",), _unfreezing),
@@ -82,6 +91,13 @@ RULES: list[tuple[tuple[str, ...], Reason]] = [
     (
         ("tokenizer.vocabulary", "tokenizer.sample"),
         lambda recipe: "bytes are a fixed vocabulary" if recipe.tokenizer.kind == "byte" else None,
+    ),
+    (("data.views", "tokenizer.dropout"), _never_varied),
+    (("data.views",), _same_views),
+    (("tokenizer.dropout",), _unless("tokenizer.kind", "bpe")),
+    (
+        ("train.consistency",),
+        lambda recipe: None if recipe.task.answer == "target" else "it needs a task whose models write a target",
     ),
     (("data.valid",), _own_split("valid")),
     (("data.test",), _own_split("test")),

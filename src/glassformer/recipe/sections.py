@@ -27,6 +27,9 @@ class Data(Section):
     long: Literal["drop", "truncate", "split"] = Field(
         "truncate", description="what happens to longer pairs (split: cut both sides in step)"
     )
+    views: Count = Field(
+        1, description="how often each training example is prepared, varied anew each time; an epoch has all views"
+    )
     workers: Annotated[Whole, Field(ge=0)] = Field(0, description="processes that tokenise; 0: one per core")
 
 
@@ -37,6 +40,9 @@ class Tokenizer(Section):
     vocabulary: Count = Field(8_000, description="tokens at most, special tokens included")
     joint: Switch = Field(True, description="one vocabulary for source and target")
     lowercase: Switch = Field(False, description="convert all text to lower case")
+    dropout: Fraction = Field(
+        0.0, description="BPE-dropout: the probability that a merge is left out, in training examples only"
+    )
     sample: Count = Field(1_000_000, description="training examples that the tokenizer is trained on, at most")
     path: str | None = Field(None, description="an existing tokenizer.json or SentencePiece model to use instead")
 
@@ -79,6 +85,9 @@ class Train(Section):
     decay: Fraction = Field(0.2, description="wsd: the last fraction of the steps, in which the learning rate falls")
     clip: Annotated[Number, Field(ge=0)] = Field(1.0, description="gradient clipping by norm; 0: none")
     smoothing: Fraction = Field(0.1, description="label smoothing")
+    consistency: Annotated[Number, Field(ge=0)] = Field(
+        0.0, description="R-Drop: weight of the divergence between two passes with different dropout; 0: one pass"
+    )
     precision: Literal["float32", "bf16"] = Field("float32", description="of the forward pass")
     compile: Switch = Field(False, description="torch.compile the model")
     ema: Fraction = Field(0.0, description="decay of the moving average of weights; 0: none")

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 
 from glassformer.data import Context, Corpus, Encode, Rows
@@ -68,10 +69,13 @@ class WindowCollator:
 
     pairs: Windows
     pad: int
+    shifted: bool = False  # whether each window begins anywhere before the next one, drawn anew each time
 
     def __call__(self, rows: NDArray[Any], rng: np.random.Generator) -> TokenBatch:
         windows = self.pairs
         begins, sizes = windows.begins[rows], windows.lengths[rows, 0].astype(np.int64)  # (B), (B)
+        if self.shifted:
+            begins = np.minimum(begins + rng.integers(0, sizes), len(windows.flat) - 1 - sizes)
         text, real = gathered(windows.flat, begins, sizes, self.pad)  # (B, T)
         labels, _ = gathered(windows.flat, begins + 1, sizes, self.pad)  # (B, T)
         places = begins[:, None] + np.arange(text.shape[1] + 1)
@@ -265,8 +269,12 @@ class LanguageTask(DocumentTask):
     """From the beginning of a text to what follows."""
 
     kind: Literal["language-modelling"] = "language-modelling"
+    windows: Literal["fixed", "shifted"] = Field(
+        "fixed", description="where training sequences begin: at the same tokens in every epoch, or shifted at random"
+    )
 
     answer: ClassVar[str] = "next"
+    drawn: ClassVar[set[str]] = {"windows"}
     writes: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = defaults_with("gpt2")
     unused: ClassVar[Mapping[str, str]] = UNUSED | {
@@ -282,7 +290,8 @@ class LanguageTask(DocumentTask):
         return DocumentEncoder(context.tokenizer, None, framed=True)
 
     def collator(self, recipe: Recipe, corpus: Corpus, model: nn.Module) -> WindowCollator:
-        return WindowCollator(Windows(corpus.splits["train"], recipe.data.max_tokens), corpus.assets.tokenizers[0].pad)
+        windows = Windows(corpus.splits["train"], recipe.data.max_tokens)
+        return WindowCollator(windows, corpus.assets.tokenizers[0].pad, self.windows == "shifted")
 
     @classmethod
     def adopts(cls, model: nn.Module) -> bool:

@@ -114,9 +114,7 @@ def sequence_loss(
 
     `tokens` is the number of these places: known beforehand, so that an accelerator need not be waited for.
     """
-    places = None
-    if tokens < mask.numel():
-        places = mask.flatten().nonzero_static(size=tokens)[:, 0]  # (N)
+    places = real_places(mask, tokens)
     hidden, right = hidden.flatten(0, 1), right.flatten()  # (B * T, D), (B * T)
     right = right if places is None else right[places]  # (N)
     if isinstance(head, TiedHead):
@@ -127,6 +125,29 @@ def sequence_loss(
         logits = head(hidden if places is None else hidden[places])  # (N, V)
         return F.cross_entropy(logits.float(), right, reduction="sum", label_smoothing=smoothing)
     return _ChunkedLoss.apply(hidden, weight, bias, places, right, smoothing, chunk)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def real_places(mask: Tensor, tokens: int) -> Tensor | None:
+    """Where a flat mask is True, (N); None if that is everywhere."""
+    return None if tokens == mask.numel() else mask.flatten().nonzero_static(size=tokens)[:, 0]
+
+
+def consistent_loss(
+    passes: Tensor, right: Tensor, mask: Tensor, tokens: int, head: nn.Module, smoothing: float, weight: float
+) -> Tensor:
+    """The loss of `right` (B, T) after two passes (2 B, T, D) with different dropout, and their divergence: R-Drop.
+
+    ½ (loss of p + loss of q) + weight / 4 · (KL(p, q) + KL(q, p)),  where the divergences sum to Σ (p - q) log p/q
+    """
+    places, right = real_places(mask, tokens), right.flatten()
+    passes = passes.unflatten(0, (2, -1)).flatten(1, 2)  # (2, B * T, D)
+    if places is not None:
+        passes, right = passes[:, places], right[places]  # (2, N, D), (N)
+    log_p = F.log_softmax(head(passes), dim=-1, dtype=torch.float32)  # (2, N, V)
+    of_right = log_p.gather(2, right.expand(2, -1)[..., None]).sum()
+    loss = -(1 - smoothing) * of_right - smoothing * log_p.mean(dim=-1).sum()
+    p, q = log_p.exp()
+    return loss / 2 + weight / 4 * ((p - q) * (log_p[0] - log_p[1])).sum()
 
 
 def class_loss(logits: Tensor, right: Tensor, smoothing: float = 0.0) -> Tensor:

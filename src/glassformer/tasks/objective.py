@@ -17,12 +17,13 @@ from glassformer.tasks.protocol import Batch, Loss
 class Objective(nn.Module):
     """A model and its loss as one module, so that distribution and compilation wrap a single module.
 
-    The loss uses `hidden` (which may be compiled), `head`, the label `smoothing`, and `chunk`, a loss of some targets.
+    The loss uses `hidden` (which may be compiled), `head`, the label `smoothing`, `chunk`, a loss of some targets, and
+    `consistency`, the weight of the divergence between two passes.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss, smoothing: float = 0.0) -> None:
+    def __init__(self, model: nn.Module, loss: Loss, smoothing: float = 0.0, consistency: float = 0.0) -> None:
         super().__init__()
-        self.model, self.smoothing, self.loss = model, smoothing, loss
+        self.model, self.smoothing, self.consistency, self.loss = model, smoothing, consistency, loss
         self.blocks = [block for part in model.modules() if isinstance(part, nn.ModuleList) for block in part]
         self.hidden: Callable[..., Tensor] = model.hidden  # type: ignore[assignment]
         self.chunk: Chunk = smoothed

@@ -42,6 +42,7 @@ class Learner(Protocol):
 
     hidden: Callable[..., Tensor]
     smoothing: float  # of the labels, from 0 to 1
+    consistency: float  # the weight of the divergence between two passes with different dropout; 0: one pass
     chunk: Chunk  # how the loss of some words is computed
 
     @property

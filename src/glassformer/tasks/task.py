@@ -53,6 +53,7 @@ class Task(Section):
     Example: ClassVar[type[Any]]
     framed: ClassVar[bool] = False  # whether texts have a start, and an end after each, as encoders expect
     drawn: ClassVar[set[str]] = set()  # options that matter in training only, not for the prepared rows
+    varies: ClassVar[bool] = False  # whether training examples can be varied: see `varied`
     threads: ClassVar[bool] = False  # whether `clean` is done by several threads, as it waits for files
     block: ClassVar[int] = 10_000  # examples that are read and cleaned together
     keeps_sample: ClassVar[bool] = False  # whether some training examples are kept for a baseline
@@ -140,6 +141,10 @@ class Task(Section):
 
     def shortened(self, example: Any) -> Any:
         """The example as a sample keeps it."""
+        return example
+
+    def varied(self, example: Any, view: int) -> Any:
+        """A training example as it is in one of its views."""
         return example
 
     # --- from examples to rows and batches

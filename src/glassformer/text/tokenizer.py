@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from tokenizers import Tokenizer as Engine
 from glassformer.errors import InputError
 from glassformer.recipe import Tokenizer as Section
 from glassformer.text import kinds, sentencepiece
+from glassformer.text.bpe_dropout import BPEDropout
 from glassformer.text.display import SPACE, on_a_line, spelled
 from glassformer.text.special_tokens import MASKS, NAMES, SENTINEL, SENTINELS, ids_by_role
 from glassformer.text.word_cache import WordCache, cuts_at_spaces
@@ -36,7 +38,7 @@ class Tokenizer:
         ids = ids_by_role(engine, complete)
         engine.encode_special_tokens = True  # "<end>" in a text is five characters
         self._engine = engine
-        self._cache = WordCache(cuts_at_spaces(engine))
+        self._cache: WordCache | BPEDropout = WordCache(cuts_at_spaces(engine))
         self.pad, self.start, self.end, self.unknown = (int(ids[role] or 0) for role in NAMES)
         self._named = {int(token) for token in ids.values() if token is not None}
         self.size = max(engine.get_vocab(with_added_tokens=True).values()) + 1
@@ -216,6 +218,13 @@ class Tokenizer:
     def encode_flat(self, texts: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """The ids of many texts in one flat array, and the number of ids of each text; fast for a whole corpus."""
         return self._cache.encode(texts, self.encode_batch)
+
+    def with_dropout(self, rate: float, seeds: int) -> list[Tokenizer]:
+        """Copies whose `encode_flat` draws segmentations with BPE-dropout, one copy for each seed."""
+        dropout, copies = BPEDropout(self._engine, rate), [copy.copy(self) for _ in range(seeds)]
+        for seed, each in enumerate(copies):
+            each._cache = dropout.seeded(seed)
+        return copies
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, without special tokens."""

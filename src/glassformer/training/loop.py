@@ -66,7 +66,7 @@ class Trainer:
         model.to(self.device).train()
         # A sharded model cannot be validated or kept: `model` is then an unsharded copy of it.
         self.model, self._trained = copy.deepcopy(model) if self.distribution.sharded else model, model
-        objective = Objective(model, loss, options.smoothing)
+        objective = Objective(model, loss, options.smoothing, options.consistency)
         if options.compile:
             objective.compile_parts(whole=not self.distribution.sharded)
         self._objective = self.distribution.wrap(objective, objective.blocks)

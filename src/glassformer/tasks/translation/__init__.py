@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 
 from glassformer.data import BadRow, Columns, Context, Corpus, Encode, Rows
@@ -21,11 +22,13 @@ from glassformer.data.encoding import PairEncoder
 from glassformer.evaluation import check_rouge
 from glassformer.models import EncoderDecoder
 from glassformer.recipe import Data, Recipe
+from glassformer.recipe.values import Fraction
 from glassformer.tasks.gathering import gathered
-from glassformer.tasks.losses import sequence_loss
+from glassformer.tasks.losses import consistent_loss, sequence_loss
 from glassformer.tasks.protocol import Learner, Loss, Tensors
 from glassformer.tasks.run import Run
 from glassformer.tasks.task import Task
+from glassformer.tasks.translation.names import with_other_name
 from glassformer.tasks.translation.translator import Translator as Translator
 from glassformer.text import SpecialTokens, Tokenizer, own_special_tokens
 
@@ -63,8 +66,12 @@ class PairBatch(Tensors):
 
 def translation_loss(learner: Learner, batch: PairBatch) -> Tensor:
     """The summed loss of the target's words, given the source and the words before."""
-    hidden = learner.hidden(batch.source, batch.target_in, batch.source_mask)  # (B, T, D)
+    inputs = batch.source, batch.target_in, batch.source_mask
     words = batch.target_out, batch.target_mask, batch.targets
+    if learner.consistency:
+        passes = learner.hidden(*(torch.cat((each, each)) for each in inputs))  # (2 B, T, D)
+        return consistent_loss(passes, *words, learner.head, learner.smoothing, learner.consistency)
+    hidden = learner.hidden(*inputs)  # (B, T, D)
     return sequence_loss(hidden, *words, learner.head, learner.smoothing, learner.chunk)
 
 
@@ -100,9 +107,13 @@ class TranslationTask(Task):
     """From a text to a text: translation, summaries, spelling to sound."""
 
     kind: Literal["translation"] = "translation"
+    swap_names: Fraction = Field(
+        0.0, description="fraction of the training pairs with a name on both sides that get an invented name instead"
+    )
 
     answer: ClassVar[str] = "target"
     tokenizers: ClassVar[int] = 2
+    varies: ClassVar[bool] = True
     writes: ClassVar[bool] = True
     scores: ClassVar[tuple[str, ...]] = ("loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL")
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"model": {"family": "transformer"}}
@@ -130,6 +141,10 @@ class TranslationTask(Task):
 
     def texts(self, example: TextPair, side: int) -> Sequence[str]:
         return [example[side]]
+
+    def varied(self, example: TextPair, view: int) -> TextPair:
+        """With an invented name, for the model to learn that names it never saw are copied."""
+        return TextPair(*with_other_name(*example, self.swap_names, view)) if self.swap_names else example
 
     def length(self, recipe: Recipe) -> int:
         """A decoder also reads the start of what it writes."""
