@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from typing import Any, Literal
 from torch import nn
 
 from glassformer.errors import InputError, RunError
-from glassformer.interop.checkpoints import INDEX, find, load, read_config, save
+from glassformer.interop.checkpoints import CONFIG, INDEX, find, load, read_config, save
 from glassformer.interop.special_tokens import (
     GENERATION,
     IMPORT,
@@ -121,8 +121,17 @@ class Checkpoint:
         return tokenizers
 
     def special_tokens(self) -> SpecialTokens:
-        """Its special tokens."""
-        return checkpoint_special_tokens(self.folder, self.tokenizers, isinstance(self.model, EncoderDecoder))
+        """Its special tokens; the model must know all of them."""
+        special = checkpoint_special_tokens(self.folder, self.tokenizers, isinstance(self.model, EncoderDecoder))
+        vocabulary = blueprint_of(self.model).arguments["vocabulary"]
+        for name, ids in asdict(special).items():
+            for token in ids if isinstance(ids, list) else [ids]:
+                if isinstance(token, int) and not 0 <= token < vocabulary:
+                    raise InputError(
+                        f"{self.source}: its special token {name} is {token}, but its model has only {vocabulary} "
+                        f"tokens: correct it in {CONFIG} or {GENERATION}"
+                    )
+        return special
 
 
 def import_checkpoint(
