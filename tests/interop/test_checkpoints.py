@@ -18,7 +18,8 @@ from glassformer import interop
 from glassformer.errors import ConfigurationError, GlassformerError, InputError
 from glassformer.interop.checkpoints import CONFIG, INDEX, WEIGHTS
 from glassformer.models import FAMILIES, bart, bert, blueprint_of, gpt2, llama, marian, t5
-from glassformer.parts import Sinusoidal, gelu, gelu_tanh, pack, quantise, relu, silu
+from glassformer.parts import PostNorm, RMSNorm, Sinusoidal, gelu, gelu_tanh, pack, quantise, relu, silu
+from glassformer.parts.schemes import rotary
 
 SMALL: dict[str, dict[str, Any]] = {
     "bart": {"vocabulary": 30, "width": 8, "heads": 2, "layers": 1, "hidden": 12, "length": 10},
@@ -376,3 +377,26 @@ def test_the_hub_is_asked_for_a_name_and_silence_is_a_sentence(monkeypatch: pyte
         InputError, match=r"nobody/nothing-like-it is no folder on this machine, and the hub cannot be reached"
     ):
         interop.load("nobody/nothing-like-it")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "shown"),
+    [
+        ("bart", "key_value_heads", 1, "1"),
+        ("marian", "key_value_heads", 1, "1"),
+        ("t5", "key_value_heads", 1, "1"),
+        ("t5", "residual", PostNorm, "post"),
+        ("vit", "positions", rotary, "rotary"),
+        ("captioner", "positions", rotary, "rotary"),
+        ("captioner", "norm", RMSNorm, "rms"),
+        ("captioner", "gated", True, "True"),
+    ],
+)
+def test_a_choice_that_transformers_does_not_have_is_not_written(
+    name: str, key: str, value: Any, shown: str, tmp_path: Path
+) -> None:
+    model = FAMILIES[name](**SMALL[name], **{key: value})
+    sentence = f"a {name} with {key} = {shown} has no counterpart in transformers"
+    with pytest.raises(ConfigurationError, match=sentence):
+        interop.save(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

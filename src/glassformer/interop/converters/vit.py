@@ -12,7 +12,6 @@ from glassformer.interop.converter import Config, Converter, Key, activation_key
 from glassformer.interop.converters import gpt2
 from glassformer.interop.names import Line, Table, line
 from glassformer.models import Blueprint, captioner, vit
-from glassformer.models.family import family_parameters
 
 IMAGE_KEYS = [
     Key("image_size", "image", 224, read=side),
@@ -151,7 +150,7 @@ CAPTIONER = Converter(
     _refine_captioner,
     _describe_captioner,
     module_table=partial(_captioner_table, names=MODULE_NAMES),
-    expressed=family_parameters(captioner),
+    expressed={key.ours for keys in PART_KEYS.values() for key in keys},
     refined=["encoder", "decoder"],
     fixed={"is_encoder_decoder": True},
     ignored=["tie_word_embeddings"],  # the decoder's own key ties its head
