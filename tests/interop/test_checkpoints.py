@@ -323,6 +323,14 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
             interop.save(gpt2(**SMALL["gpt2"]), place)
 
 
+def test_whole_numbers_are_no_weights(saved: Path) -> None:
+    tensors = load_file(saved / WEIGHTS)
+    tensors["transformer.wpe.weight"] = tensors["transformer.wpe.weight"].to(torch.int8)
+    save_file(tensors, saved / WEIGHTS)
+    with pytest.raises(InputError, match=r"wpe.weight holds whole numbers \(torch.int8\): quantised weights are not"):
+        interop.load(saved)
+
+
 def test_half_precision_is_read_as_float32_and_written_so(saved: Path) -> None:
     expected = interop.load(saved)
     save_file({key: tensor.bfloat16() for key, tensor in load_file(saved / WEIGHTS).items()}, saved / WEIGHTS)

@@ -57,7 +57,8 @@ NO_EFFECT = {  # keys of all families that never change what a model computes, b
         min_p typical_p epsilon_cutoff eta_cutoff repetition_penalty encoder_repetition_penalty length_penalty
         no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids suppress_tokens begin_suppress_tokens
         remove_invalid_values exponential_decay_length_penalty num_return_sequences output_scores output_logits
-        return_dict_in_generate renormalize_logits""",
+        return_dict_in_generate renormalize_logits constraints force_words_ids guidance_scale max_time sequence_bias
+        stop_strings""",
 }
 IGNORED = frozenset(name for names in NO_EFFECT.values() for name in names.split())
 

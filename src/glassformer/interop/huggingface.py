@@ -123,15 +123,18 @@ class Checkpoint:
     def special_tokens(self) -> SpecialTokens:
         """Its special tokens; the model must know all of them."""
         special = checkpoint_special_tokens(self.folder, self.tokenizers, isinstance(self.model, EncoderDecoder))
+        self._check_known(special)
+        return special
+
+    def _check_known(self, special: SpecialTokens) -> None:
+        """Refuse special tokens that the model's vocabulary does not have."""
         vocabulary = blueprint_of(self.model).arguments["vocabulary"]
         for name, ids in asdict(special).items():
-            for token in ids if isinstance(ids, list) else [ids]:
-                if isinstance(token, int) and not 0 <= token < vocabulary:
-                    raise InputError(
-                        f"{self.source}: its special token {name} is {token}, but its model has only {vocabulary} "
-                        f"tokens: correct it in {CONFIG} or {GENERATION}"
-                    )
-        return special
+            if unknown := [token for token in _flat(ids) if not 0 <= token < vocabulary]:
+                raise InputError(
+                    f"{self.source}: its special token {name} is {unknown[0]}, but its model has only {vocabulary} "
+                    f"tokens: correct it in {CONFIG} or {GENERATION}"
+                )
 
 
 def import_checkpoint(
@@ -185,6 +188,11 @@ def write_tokenizers(tokenizers: Sequence[Tokenizer], folder: Path) -> None:
     names = SEPARATE if len(tokenizers) == 2 else JOINT
     for name, tokenizer in zip(names, tokenizers, strict=False):
         tokenizer.save(folder / name)
+
+
+def _flat(ids: Any) -> list[int]:
+    """All ids of a field: one, none, or a list of ids or of lists."""
+    return [token for each in ids for token in _flat(each)] if isinstance(ids, list) else [] if ids is None else [ids]
 
 
 def _copy(origin: Path, folder: Path) -> None:

@@ -87,6 +87,9 @@ class Table:
         for name, tensor in theirs.items():
             if any(_match(pattern, name) for pattern in self.unused):
                 continue
+            if not tensor.is_floating_point():
+                wrong.append(f"{name} holds whole numbers ({tensor.dtype}): quantised weights are not supported")
+                continue
             if name in self.computed:
                 if not _equals(tensor, self.computed[name](len(tensor))):
                     wrong.append(f"{name} holds other numbers than the table that this family computes")
