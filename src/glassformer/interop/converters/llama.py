@@ -77,5 +77,5 @@ CONVERTER = Converter(
     expressed={"base"},
     refined=["rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor"],
     fixed={"is_encoder_decoder": False},
-    ignored=["pretraining_tp"],
+    ignored=["pretraining_tp", "is_llama_config"],
 )
