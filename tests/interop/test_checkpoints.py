@@ -17,8 +17,9 @@ from torch import nn
 from glassformer import interop
 from glassformer.errors import ConfigurationError, GlassformerError, InputError
 from glassformer.interop.checkpoints import CONFIG, INDEX, WEIGHTS
-from glassformer.models import FAMILIES, gpt2, llama
-from glassformer.parts import pack, quantise
+from glassformer.models import FAMILIES, bart, bert, blueprint_of, gpt2, llama, marian, t5
+from glassformer.parts import PostNorm, RMSNorm, Sinusoidal, gelu, gelu_tanh, pack, quantise, relu, silu
+from glassformer.parts.schemes import rotary
 
 SMALL: dict[str, dict[str, Any]] = {
     "bart": {"vocabulary": 30, "width": 8, "heads": 2, "layers": 1, "hidden": 12, "length": 10},
@@ -104,19 +105,20 @@ def test_a_tied_weight_may_be_saved_twice_but_not_differ(saved: Path) -> None:
 
 
 def test_what_cannot_be_read_is_a_sentence(saved: Path) -> None:
-    change(saved, architectures=["GPT2LMHeadModell"])
-    with pytest.raises(InputError, match=r"GPT2LMHeadModell is not among .*; the nearest is GPT2LMHeadModel"):
+    change(saved, architectures=["GPT2Model"])
+    with pytest.raises(InputError, match=r"GPT2Model cannot be read; its family can be read as GPT2LMHeadModel: if it"):
+        interop.load(saved)
+    change(saved, architectures=["MistralForCausalLM"])
+    with pytest.raises(InputError, match=r"MistralForCausalLM cannot be read; models of these types can be: bart, "):
         interop.load(saved)
     change(saved, architectures=None)
     with pytest.raises(InputError, match=r"names no architecture"):
         interop.load(saved)
     change(saved, architectures=["GPT2LMHeadModel"], activation_function="mish")
-    with pytest.raises(ConfigurationError, match=r"activation_function is 'mish'"):
+    with pytest.raises(InputError, match=r"config.json: activation_function is 'mish': these activations are"):
         interop.load(saved)
     change(saved, activation_function="gelu_new", scale_attn_weights=False)
-    with pytest.raises(
-        ConfigurationError, match=r"scale_attn_weights is False in config.json: only True is supported in a gpt2 model"
-    ):
+    with pytest.raises(InputError, match=r"scale_attn_weights is False: only True is supported in a gpt2 model"):
         interop.load(saved)
     (saved / WEIGHTS).write_bytes(b"nothing")
     change(saved, scale_attn_weights=True)
@@ -141,8 +143,94 @@ def test_what_cannot_be_read_is_a_sentence(saved: Path) -> None:
 def test_rotary_positions_of_another_kind_are_refused(tmp_path: Path) -> None:
     interop.save(llama(**SMALL["llama"]), tmp_path)
     change(tmp_path, rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0})
-    with pytest.raises(ConfigurationError, match=r"rotary positions of the kind 'yarn'"):
+    with pytest.raises(InputError, match=r"rope_type is 'yarn' in rope_parameters: only 'default' is supported"):
         interop.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart", "marian", "t5"])
+def test_heads_are_counted_under_their_other_name(name: str, tmp_path: Path) -> None:
+    key = {"gpt2": "n_head", "t5": "num_heads"}.get(name, "encoder_attention_heads")
+    interop.save(FAMILIES[name](**SMALL[name]), tmp_path)
+    config = json.loads((tmp_path / CONFIG).read_text())
+    change(tmp_path, num_attention_heads=4)
+    with pytest.raises(InputError, match=rf"{key} is 2, but num_attention_heads is 4, and both mean the same"):
+        interop.load(tmp_path)
+    del config[key]
+    (tmp_path / CONFIG).write_text(json.dumps({**config, "num_attention_heads": 2}))
+    loaded = interop.load(tmp_path)
+    assert blueprint_of(loaded).arguments["heads"] == 2
+    interop.save(loaded, tmp_path / "again")
+    assert json.loads((tmp_path / "again" / CONFIG).read_text())[key] == 2
+
+
+def test_the_older_key_of_rotary_positions_wins(tmp_path: Path) -> None:
+    interop.save(llama(**SMALL["llama"]), tmp_path)
+    change(tmp_path, rope_scaling={"type": "default", "rope_theta": 50.0})
+    assert blueprint_of(interop.load(tmp_path)).arguments["base"] == 50.0
+    change(tmp_path, rope_scaling={"type": "linear", "factor": 2.0})
+    with pytest.raises(InputError, match=r"rope_type is 'linear' in rope_scaling"):
+        interop.load(tmp_path)
+    change(tmp_path, rope_scaling=None, partial_rotary_factor=0.5)
+    with pytest.raises(InputError, match=r"partial_rotary_factor is 0.5"):
+        interop.load(tmp_path)
+
+
+@pytest.mark.parametrize("given", [None, gelu, silu])
+@pytest.mark.parametrize("gated", [False, True])
+def test_t5_keeps_its_activation(given: Any, gated: bool, tmp_path: Path) -> None:
+    model = t5(**SMALL["t5"], gated=gated, activation=given)
+    interop.save(model, tmp_path)
+    assert blueprint_of(interop.load(tmp_path)).arguments["activation"] is (given or (gelu_tanh if gated else relu))
+    change(tmp_path, dense_act_fn="gelu_new")
+    assert blueprint_of(interop.load(tmp_path)).arguments["activation"] is gelu_tanh
+
+
+def test_marian_tables_must_be_sinusoids(tmp_path: Path) -> None:
+    interop.save(marian(**SMALL["marian"]), tmp_path)
+    tensors, waves = load_file(tmp_path / WEIGHTS), Sinusoidal(8, interleaved=False)(torch.zeros(1, 20, 8))[0]
+    for table in (waves, waves.half(), waves.bfloat16()):
+        save_file({**tensors, "model.encoder.embed_positions.weight": table.clone()}, tmp_path / WEIGHTS)
+        interop.load(tmp_path)
+    for wrong in (waves + 0.001, waves.roll(1, dims=0), waves[:, :4].clone()):
+        save_file({**tensors, "model.decoder.embed_positions.weight": wrong.contiguous()}, tmp_path / WEIGHTS)
+        with pytest.raises(InputError, match=r"decoder.embed_positions.weight holds other numbers than the table"):
+            interop.load(tmp_path)
+
+
+def test_the_bias_of_bart_is_zero_where_it_is_missing(tmp_path: Path) -> None:
+    interop.save(bart(**SMALL["bart"]), tmp_path)
+    tensors = load_file(tmp_path / WEIGHTS)
+    del tensors["final_logits_bias"]
+    save_file(tensors, tmp_path / WEIGHTS)
+    head = interop.load(tmp_path).head
+    assert not head.bias.any()  # type: ignore[union-attr, operator]
+
+
+def test_the_number_of_labels_wins_over_their_names(tmp_path: Path) -> None:
+    interop.save(bert(**SMALL["bert"] | {"answer": "classes", "classes": 3}), tmp_path)
+    change(tmp_path, num_labels=3, id2label={"0": "no", "1": "yes"})
+    loaded = interop.load(tmp_path)
+    assert blueprint_of(loaded).arguments["classes"] == 3
+    interop.save(loaded, tmp_path / "again")
+    config = json.loads((tmp_path / "again" / CONFIG).read_text())
+    assert (len(config["id2label"]), "num_labels" in config) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("vit", {"image_size": [4, 4], "patch_size": [2, 2]}),
+        ("gpt2", {"activation_function": "gelu_fast"}),
+        ("bert", {"hidden_act": "gelu_python"}),
+        ("llama", {"pretraining_tp": 2}),
+        ("gpt2", {"no_such_key": None, "nor_such": False, "nor_this": {}}),
+    ],
+)
+def test_what_changes_nothing_is_accepted(name: str, keys: dict[str, Any], tmp_path: Path) -> None:
+    interop.save(FAMILIES[name](**SMALL[name]), tmp_path)
+    expected = blueprint_of(interop.load(tmp_path)).arguments
+    change(tmp_path, **keys)
+    assert blueprint_of(interop.load(tmp_path)).arguments == expected
 
 
 @pytest.mark.parametrize(
@@ -181,10 +269,21 @@ def test_a_stack_is_found_in_a_checkpoint_with_a_prefix_and_keeps_its_pooler(tmp
 @pytest.mark.parametrize(
     ("name", "keys", "sentence"),
     [
-        ("gpt2", {"resid_pdrop": None}, r"config.json does not describe a gpt2 model"),
-        ("captioner", {"encoder": None}, r"config.json does not describe a vision-encoder-decoder model"),
-        ("llama", {"rope_parameters": {"rope_theta": "much"}}, r"config.json does not describe a llama model"),
-        ("roberta", {"pad_token_id": 0}, r"pad_token_id is 0 in config.json: only 1 is supported in a roberta model"),
+        ("gpt2", {"resid_pdrop": None}, r"config.json: resid_pdrop is None: expected a number"),
+        ("gpt2", {"layer_norm_epsilon": "1e-5"}, r"layer_norm_epsilon is '1e-5': expected a number"),
+        ("gpt2", {"tie_word_embeddings": "false"}, r"tie_word_embeddings is 'false': expected true or false"),
+        ("gpt2", {"n_head": 2.0}, r"n_head is 2.0: expected a whole number"),
+        ("captioner", {"encoder": None}, r"config.json: encoder must be an object that describes a vit model"),
+        ("llama", {"rope_parameters": {"rope_theta": "much"}}, r"config.json: this does not describe a llama model"),
+        ("llama", {"model_type": "mistral"}, r"model_type is 'mistral': only 'llama' is supported"),
+        (
+            "llama",
+            {"sliding_window": 4},
+            r"sliding_window is 4, a key that is not known in a llama model: delete it if",
+        ),
+        ("bart", {"auto_map": {"AutoModel": "own.Model"}}, r"auto_map is .*, a key that is not known in a bart model"),
+        ("roberta", {"pad_token_id": 0}, r"pad_token_id is 0: only 1 is supported in a roberta model"),
+        ("vit", {"image_size": [4, 8]}, r"image_size is \[4, 8\]: only squares are supported"),
         ("vit", {"architectures": ["ViTModel"]}, r"surplus: classifier"),
     ],
 )
@@ -193,7 +292,27 @@ def test_a_config_that_does_not_fit_is_a_sentence(
 ) -> None:
     interop.save(FAMILIES[name](**SMALL[name]), tmp_path)
     change(tmp_path, **keys)
-    with pytest.raises((ConfigurationError, InputError), match=sentence):
+    with pytest.raises(InputError, match=sentence):
+        interop.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("decoder", "scale_attn_weights", False),
+        ("decoder", "scale_attn_by_inverse_layer_idx", True),
+        ("decoder", "add_cross_attention", False),
+        ("decoder", "model_type", "bert"),
+        ("encoder", "qkv_bias", False),
+    ],
+)
+def test_the_parts_of_a_captioner_are_checked_like_models_of_their_own(
+    part: str, key: str, value: Any, tmp_path: Path
+) -> None:
+    interop.save(FAMILIES["captioner"](**SMALL["captioner"]), tmp_path)
+    config = json.loads((tmp_path / CONFIG).read_text())
+    change(tmp_path, **{part: {**config[part], key: value}})
+    with pytest.raises(InputError, match=rf"config.json: {part}: {key} is {value!r}: only"):
         interop.load(tmp_path)
 
 
@@ -202,6 +321,14 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(InputError, match=r"cannot be written"):
             interop.save(gpt2(**SMALL["gpt2"]), place)
+
+
+def test_whole_numbers_are_no_weights(saved: Path) -> None:
+    tensors = load_file(saved / WEIGHTS)
+    tensors["transformer.wpe.weight"] = tensors["transformer.wpe.weight"].to(torch.int8)
+    save_file(tensors, saved / WEIGHTS)
+    with pytest.raises(InputError, match=r"wpe.weight holds whole numbers \(torch.int8\): quantised weights are not"):
+        interop.load(saved)
 
 
 def test_half_precision_is_read_as_float32_and_written_so(saved: Path) -> None:
@@ -258,3 +385,26 @@ def test_the_hub_is_asked_for_a_name_and_silence_is_a_sentence(monkeypatch: pyte
         InputError, match=r"nobody/nothing-like-it is no folder on this machine, and the hub cannot be reached"
     ):
         interop.load("nobody/nothing-like-it")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "shown"),
+    [
+        ("bart", "key_value_heads", 1, "1"),
+        ("marian", "key_value_heads", 1, "1"),
+        ("t5", "key_value_heads", 1, "1"),
+        ("t5", "residual", PostNorm, "post"),
+        ("vit", "positions", rotary, "rotary"),
+        ("captioner", "positions", rotary, "rotary"),
+        ("captioner", "norm", RMSNorm, "rms"),
+        ("captioner", "gated", True, "True"),
+    ],
+)
+def test_a_choice_that_transformers_does_not_have_is_not_written(
+    name: str, key: str, value: Any, shown: str, tmp_path: Path
+) -> None:
+    model = FAMILIES[name](**SMALL[name], **{key: value})
+    sentence = f"a {name} with {key} = {shown} has no counterpart in transformers"
+    with pytest.raises(ConfigurationError, match=sentence):
+        interop.save(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -16,6 +16,7 @@ from glassformer.models import (
     Blueprint,
     bert,
     blueprint_of,
+    captioner,
     family,
     family_parameters,
     gpt2,
@@ -201,3 +202,18 @@ def test_numbers_of_positions_that_the_model_does_not_have_are_refused() -> None
         llama(**SMALL, base=500.0, positions=schemes.learned)
     with pytest.raises(ConfigurationError, match="buckets and distance have no effect"):
         t5(**SMALL, buckets=8, positions=schemes.learned)
+
+
+@pytest.mark.parametrize("positions", SCHEMES.names())
+@pytest.mark.parametrize("residual", [PreNorm, PostNorm])
+def test_a_captioner_takes_the_parts_of_a_gpt2(positions: str, residual: Any) -> None:
+    torch.manual_seed(0)
+    parts: dict[str, Any] = {"positions": SCHEMES.part(positions), "residual": residual, "norm": RMSNorm, "gated": True}
+    model = captioner(20, 8, 4, 16, 4, 2, 24, length=8, image_width=8, key_value_heads=2, **parts).eval()
+    pixels = torch.randn(2, 3, 8, 8)
+    with torch.inference_mode():
+        state, steps = model.start(pixels), []
+        for column in TOKENS.T:
+            logits, state = model.step(state, column[:, None])
+            steps.append(logits[:, 0])
+        torch.testing.assert_close(torch.stack(steps, dim=1), model(pixels, TOKENS), atol=1e-5, rtol=1e-5)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from glassformer.writing import replacing, write_json
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PACKAGE = "package:"  # starts the name of an installed package that holds a checkpoint
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # OWNER/NAME
+HEAD = re.compile(r"(?=For[A-Z]|LMHead|MTModel|Model|DoubleHeads)")  # where the name of a head begins
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
 DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
@@ -45,7 +45,10 @@ def load(source: str | Path) -> nn.Module:
     architecture = _architecture(config, folder)
     tensors = {name: tensor for path in _weight_files(folder) for name, tensor in read_weights(path).items()}
     converter = ARCHITECTURES[architecture]
-    model = converter.build(config, architecture, tensors.keys())
+    try:
+        model = converter.build(config, architecture, tensors.keys())
+    except ConfigurationError as error:
+        raise InputError(f"{folder / CONFIG}: {error}") from None
     weights = _weights(model)
     ours = converter.table(blueprint_of(model)).to_ours(tensors, weights, str(folder))
     with torch.no_grad():
@@ -151,9 +154,11 @@ def _architecture(config: Config, folder: Path) -> str:
         raise InputError(f"{folder / CONFIG} names no architecture: expected one such as GPT2LMHeadModel")
     architecture = str(named[0])
     if architecture not in ARCHITECTURES:
-        near = get_close_matches(architecture, ARCHITECTURES, n=1)
-        hint = f"; the nearest is {near[0]}" if near else ""
-        raise InputError(f"{folder / CONFIG}: {architecture} is not among the architectures that can be read{hint}")
+        kin = [each for each in ARCHITECTURES if HEAD.split(each)[0] == HEAD.split(architecture)[0]]
+        hint = "if it has such a head, name that in architectures" if kin else "choose one of these"
+        types = ", ".join(dict.fromkeys(each.model_type for each in CONVERTERS))
+        can = f"its family can be read as {', '.join(kin)}" if kin else f"models of these types can be: {types}"
+        raise InputError(f"{folder / CONFIG}: {architecture} cannot be read; {can}: {hint}")
     return architecture
 
 

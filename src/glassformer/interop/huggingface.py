@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from typing import Any, Literal
 from torch import nn
 
 from glassformer.errors import InputError, RunError
-from glassformer.interop.checkpoints import INDEX, find, load, read_config, save
+from glassformer.interop.checkpoints import CONFIG, INDEX, find, load, read_config, save
 from glassformer.interop.special_tokens import (
     GENERATION,
     IMPORT,
@@ -121,8 +121,20 @@ class Checkpoint:
         return tokenizers
 
     def special_tokens(self) -> SpecialTokens:
-        """Its special tokens."""
-        return checkpoint_special_tokens(self.folder, self.tokenizers, isinstance(self.model, EncoderDecoder))
+        """Its special tokens; the model must know all of them."""
+        special = checkpoint_special_tokens(self.folder, self.tokenizers, isinstance(self.model, EncoderDecoder))
+        self._check_known(special)
+        return special
+
+    def _check_known(self, special: SpecialTokens) -> None:
+        """Refuse special tokens that the model's vocabulary does not have."""
+        vocabulary = blueprint_of(self.model).arguments["vocabulary"]
+        for name, ids in asdict(special).items():
+            if unknown := [token for token in _flat(ids) if not 0 <= token < vocabulary]:
+                raise InputError(
+                    f"{self.source}: its special token {name} is {unknown[0]}, but its model has only {vocabulary} "
+                    f"tokens: correct it in {CONFIG} or {GENERATION}"
+                )
 
 
 def import_checkpoint(
@@ -176,6 +188,11 @@ def write_tokenizers(tokenizers: Sequence[Tokenizer], folder: Path) -> None:
     names = SEPARATE if len(tokenizers) == 2 else JOINT
     for name, tokenizer in zip(names, tokenizers, strict=False):
         tokenizer.save(folder / name)
+
+
+def _flat(ids: Any) -> list[int]:
+    """All ids of a field: one, none, or a list of ids or of lists."""
+    return [token for each in ids for token in _flat(each)] if isinstance(ids, list) else [] if ids is None else [ids]
 
 
 def _copy(origin: Path, folder: Path) -> None:

@@ -8,7 +8,7 @@ them all.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -65,14 +65,18 @@ class Table:
     """All lines of a family, and their tensors that no line needs.
 
     `copies` maps a name of theirs to the name of the tensor that it must equal (tied weights, saved twice). `unused`
-    are tensors that we compute (position tables, masks) or that this model does not have. `prefix` starts the names of
-    the base model in a model with a head; a base model that was saved alone lacks it.
+    are tensors that we compute (masks) or that this model does not have. `computed` are tables that we compute too, but
+    that may hold something else: a function makes their rows, of which they may have any number. `zeros` are tensors of
+    ours that are zero where theirs are missing. `prefix` starts the names of the base model in a model with a head; a
+    base model that was saved alone lacks it.
     """
 
     lines: Sequence[Line]
     copies: Mapping[str, str] = field(default_factory=dict)
     unused: Sequence[str] = ()
     prefix: str = ""
+    computed: Mapping[str, Callable[[int], Tensor]] = field(default_factory=dict)
+    zeros: Collection[str] = ()
 
     def to_ours(self, theirs: Tensors, wanted: Tensors, place: str) -> Tensors:
         """Their tensors under our names, with the shapes of `wanted`; an error at `place` lists all that do not fit."""
@@ -82,6 +86,13 @@ class Table:
         theirs = {name if new in theirs else new: theirs[name] for name, new in current.items()}
         for name, tensor in theirs.items():
             if any(_match(pattern, name) for pattern in self.unused):
+                continue
+            if not tensor.is_floating_point():
+                wrong.append(f"{name} holds whole numbers ({tensor.dtype}): quantised weights are not supported")
+                continue
+            if name in self.computed:
+                if not _equals(tensor, self.computed[name](len(tensor))):
+                    wrong.append(f"{name} holds other numbers than the table that this family computes")
                 continue
             if (original := theirs.get(self.copies.get(name, ""))) is not None:
                 if not torch.equal(original, tensor):
@@ -96,6 +107,7 @@ class Table:
                 if part.shape != wanted[own].shape:
                     wrong.append(wrong_shape(f"{name} (for {own})", part.shape, wanted[own].shape))
                 found[own] = part
+        found |= {own: torch.zeros_like(wanted[own]) for own in self.zeros if own in wanted and own not in found}
         missing = dict.fromkeys(self.theirs(own) or own for own in wanted if own not in found)
         if listed := listed_problems(missing, surplus, wrong):
             raise InputError(f"{place} does not hold the weights of this model; {listed}")
@@ -132,7 +144,7 @@ class Table:
     def _current_name(self, name: str) -> str:
         """The current name of a tensor: norms once had gamma and beta, and the prefix may be missing."""
         name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
-        known = [each.theirs for each in self.lines] + [*self.copies, *self.unused]
+        known = [each.theirs for each in self.lines] + [*self.copies, *self.unused, *self.computed]
         spellings = (name, self.prefix + name, name.removeprefix(self.prefix))
         return next((each for each in spellings if any(_match(pattern, each) for pattern in known)), name)
 
@@ -164,6 +176,13 @@ def listed_problems(missing: Collection[str], surplus: Collection[str], wrong: S
     """All that does not fit, in the words of an error; nothing where all fits."""
     lists = {"missing": missing, "surplus": surplus}
     return "; ".join([*(f"{kind}: {', '.join(names)}" for kind, names in lists.items() if names), *wrong])
+
+
+def _equals(tensor: Tensor, expected: Tensor) -> bool:
+    """Whether a tensor holds the expected numbers, as exactly as its type can."""
+    if tensor.shape != expected.shape or not tensor.is_floating_point():
+        return False
+    return torch.allclose(tensor.float(), expected, rtol=0.0, atol=max(1e-5, torch.finfo(tensor.dtype).eps))
 
 
 def _match(pattern: str, name: str) -> tuple[str, str] | None:

@@ -34,6 +34,7 @@ def bart(
     inner_dropout: float = 0.0,
     activation: Activation = gelu,
     gated: bool = False,
+    key_value_heads: int | None = None,
     norm: Norm = LayerNorm,
     residual: Residual = PostNorm,
     positions: Positions = learned,
@@ -45,8 +46,9 @@ def bart(
 
     Source and target share one table of tokens; each side has positions and an embedding norm of its own.
     """
-    reading = BlockBuilder(width, heads, hidden, dropout, attention_dropout, inner_dropout=inner_dropout, linear=linear)
-    reading = replace(reading, residual=residual, norm=norm, activation=activation, gated=gated)
+    reading = BlockBuilder(width, heads, hidden, dropout, attention_dropout, key_value_heads, linear=linear)
+    reading = replace(reading, inner_dropout=inner_dropout, activation=activation, gated=gated)
+    reading = replace(reading, residual=residual, norm=norm)
     writing = replace(reading, heads=decoder_heads or heads, hidden=decoder_hidden or hidden)
     # The first two rows of BART's tables of positions stay unused; sinusoids stand in halves, as in Marian.
     sizes, writing_sizes = (each.sizes(length, skip=2, interleaved=False) for each in (reading, writing))

@@ -11,9 +11,10 @@ from glassformer.models.initialise import initialise
 from glassformer.models.shapes import EncoderDecoder
 from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import Activation, gelu, gelu_tanh
+from glassformer.parts.feedforward import Activation, Linear, gelu, gelu_tanh
+from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
 from glassformer.parts.patches import PatchEmbedding
-from glassformer.parts.positions import Learned
+from glassformer.parts.schemes import Positions, learned
 
 
 @family(answers=["caption"])
@@ -40,25 +41,35 @@ def captioner(
     attention_dropout: float = 0.1,
     image_attention_dropout: float = 0.0,
     activation: Activation = gelu_tanh,
+    gated: bool = False,
+    key_value_heads: int | None = None,
+    norm: Norm = LayerNorm,
+    residual: Residual = PreNorm,
+    positions: Positions = learned,
     epsilon: float = 1e-5,
     tie_output: bool = True,
+    linear: Linear = nn.Linear,
 ) -> EncoderDecoder:
     """A ViT that reads images and a GPT-2 that writes captions: `model(pixels, target)`.
 
     Arguments that begin with `image_` are for the image's side; where they are missing, both sides are alike.
+    `key_value_heads` and `positions` are the text's: patches have learned positions, and keys and values in all heads.
     """
     hidden = 4 * width if hidden is None else hidden
     image_sizes = (image_width or width, image_heads or heads, image_hidden or hidden)
-    seeing = BlockBuilder(*image_sizes, image_dropout, image_attention_dropout)
-    seeing = replace(seeing, activation=image_activation, epsilon=image_epsilon)
-    writing = BlockBuilder(width, heads, hidden, dropout, attention_dropout, activation=activation, epsilon=epsilon)
+    seeing = BlockBuilder(*image_sizes, image_dropout, image_attention_dropout, linear=linear)
+    seeing = replace(seeing, residual=residual, norm=norm, epsilon=image_epsilon, gated=gated)
+    seeing = replace(seeing, activation=image_activation)
+    writing = BlockBuilder(width, heads, hidden, dropout, attention_dropout, key_value_heads, linear=linear)
+    writing = replace(writing, residual=residual, norm=norm, epsilon=epsilon, gated=gated, activation=activation)
     patches = PatchEmbedding(image, patch, seeing.width, colours, image_dropout)
     encoder = seeing.encoder(patches, image_layers or layers)
     initialise(encoder)
     if seeing.width != width:
         encoder.norm = nn.Sequential(encoder.norm, nn.Linear(seeing.width, width))
     rate = dropout if embedding_dropout is None else embedding_dropout
-    embedding = Embedding(vocabulary, width, positions=Learned(length, width), dropout=rate)
-    decoder = writing.decoder(embedding, layers, cross=True)
+    sizes = writing.sizes(length)
+    embedding = Embedding(vocabulary, width, positions=positions.embedding(sizes), dropout=rate)
+    decoder = writing.decoder(embedding, layers, positions.attention(sizes, False), cross=True)
     initialise(decoder)
     return EncoderDecoder(encoder, decoder, TiedHead(embedding) if tie_output else Head(width, vocabulary))

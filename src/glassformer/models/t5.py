@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
 import torch
 from torch import nn
@@ -11,14 +12,16 @@ from glassformer.errors import ConfigurationError
 from glassformer.models.family import family
 from glassformer.models.initialise import initialise
 from glassformer.models.shapes import EncoderDecoder
+from glassformer.models.words import WORDS
 from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.feedforward import Activation, Linear, gelu_tanh, relu
-from glassformer.parts.norms import Norm, RMSNorm, Scale
+from glassformer.parts.norms import Norm, PreNorm, Residual, RMSNorm, Scale
 from glassformer.parts.schemes import Positions, relative
 
 BUCKETS, DISTANCE = 32, 128  # of relative positions in the paper
+ATTENTION_DROPOUT = f"{WORDS['attention_dropout']} (default: dropout)"
 
 
 @family(answers=["target"])
@@ -32,9 +35,12 @@ def t5(
     *,
     decoder_layers: int | None = None,
     head_width: int = 64,
+    key_value_heads: int | None = None,
+    attention_dropout: Annotated[float | None, ATTENTION_DROPOUT] = None,
     gated: bool = False,
     activation: Activation | None = None,
     norm: Norm = RMSNorm,
+    residual: Residual = PreNorm,
     positions: Positions = relative,
     length: int = 512,
     buckets: int = BUCKETS,
@@ -52,9 +58,10 @@ def t5(
     if positions is not relative and (buckets, distance) != (BUCKETS, DISTANCE):
         raise ConfigurationError("buckets and distance have no effect: they are for relative positions only")
     activation = activation or (gelu_tanh if gated else relu)
-    blocks = BlockBuilder(width, heads, hidden, dropout, dropout, head_width=head_width, scale=1.0, linear=linear)
-    blocks = replace(blocks, inner_dropout=dropout, attention_bias=False, feed_forward_bias=False)
-    blocks = replace(blocks, norm=norm, epsilon=epsilon, activation=activation, gated=gated)
+    rate = dropout if attention_dropout is None else attention_dropout
+    blocks = BlockBuilder(width, heads, hidden, dropout, rate, key_value_heads, head_width, dropout, linear=linear)
+    blocks = replace(blocks, scale=1.0, attention_bias=False, feed_forward_bias=False)
+    blocks = replace(blocks, residual=residual, norm=norm, epsilon=epsilon, activation=activation, gated=gated)
     sizes = blocks.sizes(length, buckets=buckets, distance=distance)
     both_ways, backwards = positions.attention(sizes, True), positions.attention(sizes, False)
     embedding = Embedding(vocabulary, width, positions=positions.embedding(sizes), dropout=dropout)

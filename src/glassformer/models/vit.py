@@ -16,7 +16,8 @@ from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.feedforward import Activation, Linear, gelu
 from glassformer.parts.heads import Classifier, FirstToken, pooler_part
 from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
-from glassformer.parts.patches import PatchEmbedding
+from glassformer.parts.patches import PatchEmbedding, token_count
+from glassformer.parts.schemes import Positions, learned
 
 
 @family(answers=["image-classes"])
@@ -38,17 +39,21 @@ def vit(
     key_value_heads: int | None = None,
     norm: Norm = LayerNorm,
     residual: Residual = PreNorm,
+    positions: Positions = learned,
     epsilon: float = 1e-12,
     linear: Linear = nn.Linear,
 ) -> EncoderOnly:
     """The classifier of "An Image is Worth 16x16 Words"; without `classes` its answer is its vectors (B, 1 + N, D).
 
-    With a `pooler`, `model.pooler(vectors)` is one vector (B, D) for the whole image.
+    With a `pooler`, `model.pooler(vectors)` is one vector (B, D) for the whole image. `positions` count the patches
+    row by row.
     """
     blocks = BlockBuilder(width, heads, hidden, dropout, attention_dropout, key_value_heads, linear=linear)
     blocks = replace(blocks, residual=residual, norm=norm, epsilon=epsilon, activation=activation, gated=gated)
-    embedding = PatchEmbedding(image, patch, width, colours, dropout)
-    encoder = blocks.encoder(embedding, layers)
+    sizes = blocks.sizes(token_count(image, patch))
+    order = None if positions is learned else positions.embedding(sizes)
+    embedding = PatchEmbedding(image, patch, width, colours, dropout, order)
+    encoder = blocks.encoder(embedding, layers, positions.attention(sizes, True))
     initialise(encoder)
     head = None if classes is None else Classifier(FirstToken(), width, classes)
     return EncoderOnly(encoder, head, pooler_part(width) if pooler else None)

@@ -11,21 +11,39 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.checks import check_positive, readable
 from glassformer.parts.dropout import Dropout
-from glassformer.parts.positions import Position
+from glassformer.parts.positions import EmbeddingPositions, Position
+
+
+def token_count(image: int, patch: int) -> int:
+    """How many tokens an image becomes: its patches, and one for the whole."""
+    check_positive(image=image, patch=patch)
+    if image % patch:
+        raise ConfigurationError(f"images of {image} pixels do not divide into patches of {patch}")
+    return 1 + (image // patch) ** 2
 
 
 class PatchEmbedding(nn.Module):
-    """Cut images into squares, project each, put a class token in front, add a trained vector for each position."""
+    """Cut images into squares, project each, put a class token in front, add a trained vector for each position.
 
-    def __init__(self, image: int, patch: int, width: int, colours: int = 3, dropout: float = 0.0) -> None:
+    Other `positions` take the place of the trained ones.
+    """
+
+    def __init__(
+        self,
+        image: int,
+        patch: int,
+        width: int,
+        colours: int = 3,
+        dropout: float = 0.0,
+        positions: EmbeddingPositions | None = None,
+    ) -> None:
         super().__init__()
-        check_positive(image=image, patch=patch, width=width, colours=colours)
-        if image % patch:
-            raise ConfigurationError(f"images of {image} pixels do not divide into patches of {patch}")
+        check_positive(width=width, colours=colours)
+        count = token_count(image, patch)
         self.image, self.patch, self.width, self.colours = image, patch, width, colours
         self.projection = nn.Conv2d(colours, width, patch, stride=patch)
         self.class_token = nn.Parameter(0.02 * torch.randn(1, 1, width))
-        self.positions = nn.Parameter(0.02 * torch.randn(1, 1 + (image // patch) ** 2, width))
+        self.positions = nn.Parameter(0.02 * torch.randn(1, count, width)) if positions is None else positions
         self.dropout = Dropout(dropout)
 
     def check(self, pixels: Tensor, what: str = "pixels", anywhere: bool = False) -> None:
@@ -48,4 +66,5 @@ class PatchEmbedding(nn.Module):
         pixels = pixels.to(self.projection.weight.dtype)
         patches = self.projection(pixels).flatten(2).transpose(1, 2)  # (B, N, D)
         whole = self.class_token.expand(len(pixels), -1, -1)
-        return self.dropout(torch.cat((whole, patches), dim=1) + self.positions)  # type: ignore[no-any-return]
+        tokens, positions = torch.cat((whole, patches), dim=1), self.positions
+        return self.dropout(tokens + positions if isinstance(positions, Tensor) else positions(tokens, position))  # type: ignore[no-any-return]

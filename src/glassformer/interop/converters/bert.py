@@ -6,7 +6,7 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any
 
-from glassformer.interop.converter import Config, Converter, Key, complete_labels, label_count
+from glassformer.interop.converter import Config, Converter, Key, activation_key, complete_labels, label_count
 from glassformer.interop.names import Table, line, lines
 from glassformer.models import Blueprint, bert, roberta
 
@@ -20,12 +20,25 @@ KEYS = [
     Key("hidden_dropout_prob", "dropout", 0.1),
     Key("attention_probs_dropout_prob", "attention_dropout", 0.1),
     Key("classifier_dropout", "head_dropout"),
-    Key("hidden_act", "activation", "gelu"),
+    activation_key("hidden_act", "gelu"),
     Key("layer_norm_eps", "epsilon", 1e-12),
     Key("type_vocab_size", "segments", 2),
     Key("tie_word_embeddings", "tie_output", True),
 ]
-EXPECTED = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+FIXED = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "is_encoder_decoder": False,
+    "add_cross_attention": False,
+}
+POOLER = (
+    "fc_size",
+    "num_attention_heads",
+    "num_fc_layers",
+    "size_per_head",
+    "type",
+)  # left by the first multilingual BERT
+IGNORED = ["directionality", *(f"pooler_{name}" for name in POOLER)]
 FIRST_POSITION = 2  # RoBERTa's positions start after the id of its padding token, 1
 WORD_HEADS = {  # their names of the head that predicts words, of its dense part and of its norm
     "bert": ("cls.predictions", "transform.dense", "transform.LayerNorm"),
@@ -111,7 +124,17 @@ def _answers(name: str) -> dict[str, str]:
     }
 
 
-BERT = Converter("bert", bert, _answers("Bert"), KEYS, partial(_table, name="bert"), _refine_bert, _describe, EXPECTED)
+BERT = Converter(
+    "bert",
+    bert,
+    _answers("Bert"),
+    KEYS,
+    partial(_table, name="bert"),
+    _refine_bert,
+    _describe,
+    fixed=FIXED,
+    ignored=IGNORED,
+)
 ROBERTA = Converter(
     "roberta",
     roberta,
@@ -120,5 +143,6 @@ ROBERTA = Converter(
     partial(_table, name="roberta"),
     _refine_roberta,
     _describe_roberta,
-    {**EXPECTED, "pad_token_id": FIRST_POSITION - 1},
+    fixed={**FIXED, "pad_token_id": FIRST_POSITION - 1},
+    ignored=IGNORED,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.interop.converter import Converter, Key
+from glassformer.interop.converter import Converter, Key, activation_key
 from glassformer.interop.names import Line, Table, line
 from glassformer.models import Blueprint, gpt2
 
@@ -16,11 +16,29 @@ KEYS = [
     Key("resid_pdrop", "dropout", 0.1),
     Key("embd_pdrop", "embedding_dropout", 0.1, fallback="dropout"),
     Key("attn_pdrop", "attention_dropout", 0.1),
-    Key("activation_function", "activation", "gelu_new"),
+    activation_key("activation_function", "gelu_new"),
     Key("layer_norm_epsilon", "epsilon", 1e-5),
     Key("tie_word_embeddings", "tie_output", True),
 ]
-EXPECTED = {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
+ALIASES = {
+    "hidden_size": "n_embd",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+    "max_position_embeddings": "n_positions",
+}
+FIXED = {
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+    "is_encoder_decoder": False,
+}
+IGNORED = [
+    "n_ctx",
+    "is_decoder",
+    "predict_special_tokens",
+    "reorder_and_upcast_attn",  # the same sums in another order
+    *(f"summary_{name}" for name in ("type", "use_proj", "activation", "proj_to_labels", "first_dropout")),
+]
 
 
 def lines(prefix: str = "transformer.") -> list[Line]:
@@ -56,4 +74,6 @@ def _table(made: Blueprint) -> Table:
     return Table([*lines(), line("lm_head", "head")], unused=unused(), prefix="transformer.")
 
 
-CONVERTER = Converter("gpt2", gpt2, {"GPT2LMHeadModel": ""}, KEYS, _table, expected=EXPECTED)
+CONVERTER = Converter(
+    "gpt2", gpt2, {"GPT2LMHeadModel": ""}, KEYS, _table, aliases=ALIASES, fixed=FIXED, ignored=IGNORED
+)

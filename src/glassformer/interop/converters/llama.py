@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from glassformer.errors import ConfigurationError
-from glassformer.interop.converter import Config, Converter, Key
+from glassformer.interop.converter import Config, Converter, Key, activation_key
 from glassformer.interop.names import Table, line, lines
 from glassformer.models import Blueprint, llama
 
@@ -20,7 +20,7 @@ KEYS = [
     Key("num_key_value_heads", "key_value_heads", fallback="heads"),
     Key("head_dim", "head_width"),
     Key("attention_dropout", "attention_dropout", 0.0),
-    Key("hidden_act", "activation", "silu"),
+    activation_key("hidden_act", "silu"),
     Key("rms_norm_eps", "epsilon", 1e-6),
     Key("attention_bias", "attention_bias", False),
     Key("mlp_bias", "feed_forward_bias", False),
@@ -40,12 +40,16 @@ LINES = [
 
 
 def _refine(config: Config, names: Collection[str], arguments: dict[str, Any]) -> None:
-    """Read the base of the rotary positions, whose key differs between versions of `transformers`."""
-    rotary = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    kind = rotary.get("rope_type", rotary.get("type", "default"))
-    if kind != "default":
-        raise ConfigurationError(f"rotary positions of the kind {kind!r} in config.json: only 'default' is supported")
-    arguments["base"] = float(rotary.get("rope_theta") or config.get("rope_theta") or 10_000.0)
+    """Read the base of the rotary positions, whose key differs between versions of `transformers`: the older wins."""
+    place = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
+    rotary = {"rope_theta": config.get("rope_theta", 10_000.0), **(config.get(place) or {})}
+    rotary.setdefault("rope_type", rotary.get("type", "default"))
+    for key, only in {"rope_type": "default", "partial_rotary_factor": 1.0}.items():
+        if (value := rotary.get(key, config.get(key, only))) != only:
+            raise ConfigurationError(f"{key} is {value!r} in {place}: only {only!r} is supported in a llama model")
+    if unknown := rotary.keys() - {"rope_type", "type", "rope_theta", "partial_rotary_factor"}:
+        raise ConfigurationError(f"{min(unknown)} in {place} is not known: only default rotary positions are supported")
+    arguments["base"] = float(rotary["rope_theta"])
 
 
 def _describe(arguments: dict[str, Any], config: Config) -> None:
@@ -70,6 +74,8 @@ CONVERTER = Converter(
     _table,
     _refine,
     _describe,
-    expected={"pretraining_tp": 1},
     expressed={"base"},
+    refined=["rope_theta", "rope_parameters", "rope_scaling", "partial_rotary_factor"],
+    fixed={"is_encoder_decoder": False},
+    ignored=["pretraining_tp", "is_llama_config"],
 )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from glassformer.errors import ConfigurationError
-from glassformer.interop.converter import Config, Converter, Key
+from glassformer.interop.converter import Config, Converter, Key, activation, activation_name
 from glassformer.interop.names import Table, line, lines
 from glassformer.models import Blueprint, t5
 
@@ -24,22 +23,25 @@ KEYS = [
     Key("layer_norm_epsilon", "epsilon", 1e-6),
     Key("tie_word_embeddings", "tie_output", True),
 ]
-GATED = {"relu": False, "gated-gelu": True}
+ALIASES = {"hidden_size": "d_model", "num_attention_heads": "num_heads", "num_hidden_layers": "num_layers"}
 
 
 def _refine(config: Config, names: Collection[str], arguments: dict[str, Any]) -> None:
+    """Read the feed-forward parts: what dense_act_fn and is_gated_act say wins over what feed_forward_proj means."""
     kind = config.get("feed_forward_proj", "relu")
-    if kind not in GATED:
-        raise ConfigurationError(f"feed_forward_proj is {kind!r} in config.json: expected {' or '.join(GATED)}")
-    arguments["gated"] = GATED[kind]
+    name = "gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-")
+    arguments["activation"] = activation(config.get("dense_act_fn", name), "dense_act_fn")
+    arguments["gated"] = config.get("is_gated_act", kind.startswith("gated-"))
     arguments["scaled"] = config.get("scale_decoder_outputs", arguments["tie_output"])
     arguments["tie_output"] = "lm_head.weight" not in names  # what the config says depends on the version
 
 
 def _describe(arguments: dict[str, Any], config: Config) -> None:
-    gated = arguments["gated"]
-    config["feed_forward_proj"] = "gated-gelu" if gated else "relu"
-    config["dense_act_fn"], config["is_gated_act"] = "gelu_new" if gated else "relu", gated
+    gated, given = arguments["gated"], arguments["activation"]
+    name = activation_name(given) if given else "gelu_new" if gated else "relu"
+    plain = {"gelu_new": "gelu"}.get(name, name) if gated else name  # they read gated-gelu as gelu_new
+    config["feed_forward_proj"] = f"gated-{plain}" if gated else plain
+    config["dense_act_fn"], config["is_gated_act"] = name, gated
     config["is_encoder_decoder"] = True
     scaled = arguments["scaled"]
     config["scale_decoder_outputs"] = arguments["tie_output"] if scaled is None else scaled
@@ -76,5 +78,16 @@ def _table(made: Blueprint) -> Table:
 
 
 CONVERTER = Converter(
-    "t5", t5, {"T5ForConditionalGeneration": ""}, KEYS, _table, _refine, _describe, expressed={"gated", "scaled"}
+    "t5",
+    t5,
+    {"T5ForConditionalGeneration": ""},
+    KEYS,
+    _table,
+    _refine,
+    _describe,
+    expressed={"gated", "activation", "scaled"},
+    aliases={**ALIASES, "head_dim": "d_kv"},
+    refined=["feed_forward_proj", "dense_act_fn", "is_gated_act", "scale_decoder_outputs"],
+    fixed={"is_encoder_decoder": True, "is_decoder": False, "tie_encoder_decoder": False},
+    ignored=["n_positions"],
 )

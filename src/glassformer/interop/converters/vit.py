@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from glassformer.errors import ConfigurationError
-from glassformer.interop.converter import Config, Converter, Key, complete_labels, label_count
+from glassformer.interop.converter import Config, Converter, Key, activation_key, complete_labels, label_count, side
 from glassformer.interop.converters import gpt2
 from glassformer.interop.names import Line, Table, line
 from glassformer.models import Blueprint, captioner, vit
-from glassformer.models.family import family_parameters
 
 IMAGE_KEYS = [
-    Key("image_size", "image", 224),
-    Key("patch_size", "patch", 16),
+    Key("image_size", "image", 224, read=side),
+    Key("patch_size", "patch", 16, read=side),
     Key("hidden_size", "width", 768),
     Key("num_attention_heads", "heads", 12),
     Key("num_hidden_layers", "layers", 12),
@@ -23,7 +23,7 @@ IMAGE_KEYS = [
     Key("hidden_dropout_prob", "dropout", 0.0),
     Key("num_channels", "colours", 3),
     Key("attention_probs_dropout_prob", "attention_dropout", 0.0),
-    Key("hidden_act", "activation", "gelu"),
+    activation_key("hidden_act", "gelu"),
     Key("layer_norm_eps", "epsilon", 1e-12),
 ]
 PART_NAMES = {  # a linear part of a block in files, and in the modules of `transformers` since its version 5
@@ -36,7 +36,7 @@ PART_NAMES = {  # a linear part of a block in files, and in the modules of `tran
     "feed_forward.part.output": ("output.dense", "mlp.fc2"),
 }
 FILE_NAMES, MODULE_NAMES = ({own: names[each] for own, names in PART_NAMES.items()} for each in (0, 1))
-EXPECTED = {"qkv_bias": True, "pooler_act": "tanh"}
+FIXED = {"qkv_bias": True, "pooler_act": "tanh", "is_encoder_decoder": False}
 
 
 def _refine(config: Config, names: Collection[str], arguments: dict[str, Any]) -> None:
@@ -84,29 +84,35 @@ VIT = Converter(
     _table,
     _refine,
     _describe,
-    EXPECTED,
     partial(_table, names=MODULE_NAMES),
+    fixed=FIXED,
+    ignored=["encoder_stride", "pooler_output_size", "tie_word_embeddings"],
 )
 
 
-def _image_key(key: Key) -> Key:
-    """The same key in a captioner: the names of its arguments for the ViT start with image_, except three."""
-    shared = key.ours in ("image", "patch", "colours")
-    return key if shared else Key(key.theirs, f"image_{key.ours}", key.default, fallback=key.ours)
+def _image_argument(name: str) -> str:
+    """The captioner's name of an argument of the ViT: it starts with image_, except for three."""
+    return name if name in ("image", "patch", "colours") else f"image_{name}"
 
 
-CAPTIONER_KEYS = {"encoder": [_image_key(key) for key in IMAGE_KEYS], "decoder": gpt2.KEYS}
+PARTS = {"encoder": VIT, "decoder": replace(gpt2.CONVERTER, fixed={**gpt2.FIXED, "add_cross_attention": True})}
+PART_KEYS = {
+    "encoder": [replace(key, ours=_image_argument(key.ours), fallback=key.ours) for key in IMAGE_KEYS],
+    "decoder": gpt2.KEYS,
+}
 
 
 def _refine_captioner(config: Config, names: Collection[str], arguments: dict[str, Any]) -> None:
-    """Read the two configs within the config."""
-    sides = {"encoder": "vit", "decoder": "gpt2"}
-    for side, kind in sides.items():
-        found = config.get(side, {}).get("model_type")
-        if found != kind:
-            raise ConfigurationError(f"a captioner's {side} must be a {kind}, not a {found}")
-    for side, keys in CAPTIONER_KEYS.items():
-        arguments.update({key.ours: key.to_ours(config[side]) for key in keys})
+    """Read the two configs within the config, each as the converter of its family does."""
+    for part, converter in PARTS.items():
+        if not isinstance(config.get(part), dict):
+            raise ConfigurationError(f"{part} must be an object that describes a {converter.model_type} model")
+        missing = {"model_type": "bert", "add_cross_attention": False} if part == "decoder" else {}  # what they assume
+        try:
+            _, found = converter.understood({**missing, **config[part]})
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{part}: {error}") from None
+        arguments.update({_image_argument(name) if part == "encoder" else name: each for name, each in found.items()})
 
 
 def _describe_captioner(arguments: dict[str, Any], config: Config) -> None:
@@ -114,9 +120,9 @@ def _describe_captioner(arguments: dict[str, Any], config: Config) -> None:
         "encoder": {"model_type": "vit", "qkv_bias": True},
         "decoder": {"model_type": "gpt2", "is_decoder": True, "add_cross_attention": True},
     }
-    for side, keys in CAPTIONER_KEYS.items():
+    for part, keys in PART_KEYS.items():
         described = {key.theirs: key.to_theirs(arguments) for key in keys}
-        config[side] = {**config.get(side, {}), **described, **fixed[side]}
+        config[part] = {**config.get(part, {}), **described, **fixed[part]}
     config["is_encoder_decoder"], config["tie_word_embeddings"] = True, False
 
 
@@ -144,5 +150,8 @@ CAPTIONER = Converter(
     _refine_captioner,
     _describe_captioner,
     module_table=partial(_captioner_table, names=MODULE_NAMES),
-    expressed=family_parameters(captioner),
+    expressed={key.ours for keys in PART_KEYS.values() for key in keys},
+    refined=["encoder", "decoder"],
+    fixed={"is_encoder_decoder": True},
+    ignored=["tie_word_embeddings"],  # the decoder's own key ties its head
 )

@@ -72,7 +72,7 @@ class Translator(Writer):
 
     options: ClassVar[frozenset[str]] = frozenset({"beam", "int8", "rouge"})
     looks: ClassVar[str] = "cross"
-    opens_with: ClassVar[str] = "AutoModel and AutoTokenizer"
+    opens_with: ClassVar[str] = "AutoModelForSeq2SeqLM and AutoTokenizer"
 
     def translate(
         self, texts: Sequence[str], beam: int | None = None, int8: bool = False, progress: Progress | None = None
@@ -241,4 +241,4 @@ class Translator(Writer):
         found = super().exported()
         if self.tokenizer is self.target:
             return found
-        return replace(found, opens_with="AutoModel; its two tokenizers are separate files")
+        return replace(found, opens_with="AutoModelForSeq2SeqLM; its two tokenizers are separate files")
