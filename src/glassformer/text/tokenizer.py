@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -43,9 +43,9 @@ class Tokenizer:
         self._shown: dict[int, str] = {}
 
     @classmethod
-    def train(cls, texts: Iterable[str], section: Section) -> Tokenizer:
-        """Train a tokenizer of the kind in the section on texts."""
-        return cls(kinds.train(texts, section))
+    def train(cls, texts: Iterable[str], section: Section, tell: Callable[[int], None] | None = None) -> Tokenizer:
+        """Train a tokenizer of the kind in the section on texts; `tell` hears how often a long word was cut."""
+        return cls(kinds.train(texts, section, tell))
 
     @classmethod
     def load(cls, path: Path, complete: bool = True) -> Tokenizer:
