@@ -65,7 +65,7 @@ class AlignedSource(FileSource):
                 continue  # to the end, to count both
             places = [f"{name}:{counts[0]}" for name in names]
             if all(counted(line, place, report) is not None for line, place in zip(pair, places, strict=True)):
-                yield Columns(pair), places[0]
+                yield Columns(tuple(map(str, pair))), places[0]
         if counts[0] != counts[1]:
             many = f"{names[0]} has {counts[0]:,} lines but {names[1]} has {counts[1]:,}"
             raise DataError(f"{many}: they are not aligned")
