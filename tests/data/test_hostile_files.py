@@ -162,7 +162,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(
 ) -> None:
     monkeypatch.setattr("glassformer.data.textfiles.LEAST_UNPACKED", 1 << 20)
     (tmp_path / "bomb").write_bytes(pack(b" " * (4 << 20)))
-    with pytest.raises(DataError, match="bomb: unpacks to more than 200 times its size"):
+    with pytest.raises(DataError, match="bomb: unpacks to more than 100 times its size"):
         pairs_of({"kind": kind, "train": "bomb", **FILES[kind]}, tmp_path)
 
 

@@ -21,6 +21,7 @@ MOST_BYTES = 1 << 26  # in a file
 MOST_STEPS = 200  # of a normalizer, a pre-tokenizer, a decoder or a template
 MOST_GROWTH = 256  # times its length that a text may grow to by replacements
 MOST_LETTERS = 1_000  # in a word that is cut by trying all its beginnings, in a token, in a text that is added
+UNNAMED = 1 << 18  # ids without a token
 UNBOUNDED = 100  # repetitions that count as endless
 CLASS = r"\[\^?\]?(?:\\.|[^\[\]\\]|\[(?:\\.|[^\]\\])*\])*\]"
 SIGN = re.compile(  # an escape, a class, the start of a group; or one character
@@ -36,7 +37,7 @@ def engine_of(data: bytes, name: str) -> Engine:
         check(json.loads(text))
         engine: Engine = safely(Engine.from_str, text)
         ids = engine.get_vocab(with_added_tokens=True).values()
-        if ids and max(ids) > 2 * len(ids) + 10_000:
+        if ids and max(ids) > 2 * len(ids) + UNNAMED:
             raise ValueError(f"its largest id is {max(ids):,}, but it has only {len(ids):,} tokens")
     except RecursionError:
         raise InputError(f"{name}: is not a valid tokenizer.json: it is nested too deeply") from None

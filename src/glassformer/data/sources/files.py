@@ -42,10 +42,6 @@ class TsvSource(FileSource):
             else:
                 yield Columns(tuple(cells[column] for column in self.columns)), place
 
-    def columns_read(self) -> int:
-        """As many as `columns` names."""
-        return len(self.columns)
-
 
 class AlignedSource(FileSource):
     """Two files: line n of the second is the translation of line n of the first."""
@@ -90,10 +86,6 @@ class JsonlSource(FileSource):
                 continue
             yield from fields_of(row, self.fields, place, report)
 
-    def columns_read(self) -> int:
-        """As many as `fields` names."""
-        return len(self.fields)
-
 
 class FolderSource(Source):
     """A folder of train, valid and test: `train.en` and `train.de`, or `train.tsv`, or `train.jsonl`; also .gz, .xz."""
@@ -114,10 +106,6 @@ class FolderSource(Source):
     def files(self, base: Path) -> list[Path]:
         """The folder's files for train, valid and test."""
         return self._found(base).files(base)
-
-    def columns_read(self) -> int:
-        """As many as `fields` names."""
-        return len(self.fields)
 
     def _found(self, base: Path) -> FileSource:
         """The source of the files that the folder holds."""
