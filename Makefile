@@ -1,5 +1,6 @@
 # make demo   set up, then train a translator of dates from scratch and show what it learned
 # make test   set up, then run every check: lint, types, tests
+# make audit  ask for known vulnerabilities of the pinned versions; needs a network
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -7,7 +8,7 @@ READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test lint format bench clean
+.PHONY: setup demo test lint format bench audit clean
 
 setup: $(TOOLS)
 
@@ -41,6 +42,9 @@ bench: $(TOOLS)
 	$(RUN) benchmarks/decode.py
 	$(RUN) benchmarks/train.py
 	$(RUN) benchmarks/generate.py
+
+audit:
+	@$(PYTHON) tools/audit.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

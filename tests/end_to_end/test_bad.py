@@ -235,7 +235,7 @@ def test_input_that_is_not_text(command: Command, trained: Translator, tmp_path:
     complains(command("translate", "--run", trained.path, "--file", tmp_path / "in.txt"), 2, "in.txt:1: is not UTF-8")
     none = command("translate", "--run", trained.path, "--file", tmp_path / "none")
     complains(none, 2, "none: cannot be read: No such file")
-    complains(command("translate", "--run", trained.path, "--file", tmp_path), 2, "cannot be read: Is a directory")
+    complains(command("translate", "--run", trained.path, "--file", tmp_path), 2, "is a folder: name a file")
 
 
 def test_evaluation_data_that_cannot_be_used(command: Command, trained: Translator, tmp_path: Path) -> None:

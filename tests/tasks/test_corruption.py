@@ -86,3 +86,14 @@ def test_batches_are_pairs_with_other_spans_each_time() -> None:
         assert target[-1] == tokenizer.end
         assert first.target_in[row, 0] == tokenizer.start
         assert tokenizer.decode(restored(source, target[:-1], tokenizer.sentinels)) == text
+
+
+def test_a_tokenizer_with_one_sentinel_gets_the_others() -> None:
+    tokenizer = Tokenizer.train(["<extra_id_0>"], Section(kind="word", vocabulary=20))
+    tokenizer._engine.add_tokens(["<extra_id_0>"])
+    assert len(tokenizer.sentinels) == 1
+    task = CorruptionTask()
+    task.add_special_tokens(tokenizer)
+    tokens = list(range(1000, 1020))
+    source, target = task.corruption(tokenizer)(tokens, np.random.default_rng(0))
+    assert restored(source, target, tokenizer.sentinels)[: len(tokens)] == tokens

@@ -54,7 +54,7 @@ def test_what_is_no_image_is_told(trained: ImageClassifier, tmp_path: Path) -> N
         (tmp_path / "notes.png", r"notes\.png: is no image of a known format"),
         (tmp_path / "half.png", r"half\.png: is damaged: "),
         (tmp_path / "missing.png", r"missing\.png: cannot be read: No such file"),
-        (tmp_path, "cannot be read: Is a directory"),
+        (tmp_path, "is a folder: name a file"),
         (5, "5 is no image"),
         (np.zeros((8, 8)), "float64 is no image"),
     ):

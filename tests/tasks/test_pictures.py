@@ -1,5 +1,10 @@
 """Images on their way to a model: read, sorted by their pixels, counted, kept."""
 
+import json
+import os
+import struct
+import zlib
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +16,10 @@ from hypothesis.extra import numpy as arrays
 from PIL import Image
 
 from glassformer.data import Corpus, prepare
+from glassformer.data.examples import from_line
 from glassformer.errors import DataError, InputError
 from glassformer.recipe import Recipe, make_recipe
-from glassformer.tasks.images import Images, ImagesTask
+from glassformer.tasks.images import Images, ImagesTask, LabelledImage
 from glassformer.tasks.images.pictures import fitted, pixels_of, read_picture
 
 TASK = ImagesTask(kind="images", size=4, colours=3)
@@ -158,8 +164,33 @@ def test_no_folder_of_images_is_told(tmp_path: Path) -> None:
         prepared(tmp_path)
 
 
-def test_an_enormous_image_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "a.png", np.zeros((40, 40, 3)))
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(InputError, match=r"a\.png: is damaged: Image size \(1600 pixels\) exceeds limit"):
-        read_picture(path, TASK)
+def bomb(side: int) -> bytes:
+    """A PNG of side x side pixels, as small as its header."""
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(1_000_000))), (b"IEND", b"")]
+    made = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(made)
+
+
+@pytest.mark.parametrize("side", [8_193, 10_000, 60_000, 2**31 - 1])
+def test_a_decompression_bomb_is_refused_by_its_size(side: int, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(bomb(side))
+    with pytest.raises(InputError, match=r"a\.png: has more than 67,108,864 pixels: make it smaller"):
+        pixels_of(tmp_path / "a.png", TASK)
+    with pytest.raises(InputError, match="more than 67,108,864 pixels"):
+        from_line(LabelledImage, json.dumps({"pixels": b64encode(bomb(side)).decode(), "label": "a", "name": "b"}))
+
+
+def test_an_image_that_another_program_would_read_is_refused(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.eps")
+    (tmp_path / "a.eps").rename(tmp_path / "a.png")
+    with pytest.raises(InputError, match=r"a\.png: is no image of a known format"):
+        pixels_of(tmp_path / "a.png", TASK)
+
+
+def test_a_pipe_is_no_image(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(InputError, match=r"a\.png: is a pipe"):
+        pixels_of(tmp_path / "a.png", TASK)

@@ -42,12 +42,14 @@ def numbered_lines(file: str) -> Iterator[tuple[str, str | None]]:
 
     A line that is not UTF-8 is None; if it is the first, the file is taken for no text at all, and refused.
     """
-    from glassformer.data.textfiles import opened
+    from glassformer.data.textfiles import LONGEST, opened
 
     name = "standard input" if file == "-" else file
     try:
         with nullcontext(sys.stdin.buffer) if file == "-" else opened(Path(file)) as lines:
-            for number, line in enumerate(lines, start=1):
+            for number, line in enumerate(iter(lambda: lines.readline(LONGEST + 1), b""), start=1):
+                if len(line) > LONGEST:
+                    raise InputError(f"{name}:{number}: has more than {LONGEST:,} bytes: cut it into several lines")
                 plain = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 try:
                     yield f"{name}:{number}", plain.decode("utf-8").removesuffix("\n").removesuffix("\r")

@@ -20,11 +20,12 @@ import tokenizers
 from glassformer.data.assets import Assets
 from glassformer.data.cleaning import content_hash
 from glassformer.errors import DataError
+from glassformer.files import check_file
 from glassformer.locking import take
 from glassformer.recipe import Recipe
 from glassformer.writing import write_json
 
-FORMAT = 4  # changes whenever the same recipe and files would give another corpus
+FORMAT = 5  # changes whenever the same recipe and files would give another corpus
 CONTENTS = "contents.json"
 UNFINISHED = ".making-"
 LOCK = "lock"  # in an unfinished folder, held by who makes it
@@ -62,8 +63,8 @@ def fingerprint(recipe: Recipe, base: Path, cache: Path, given: Assets | None = 
 
 def _digest(path: Path, cache: Path) -> str:
     """The digest of a file's bytes; a large file that has not been touched since is not read again."""
+    facts = check_file(path)
     try:
-        facts = path.stat()
         stamp = [facts.st_size, facts.st_mtime_ns]
         known = _digests(cache) if facts.st_size > LARGE else {}
         if known.get(str(path.resolve()), [None])[0] == stamp:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from glassformer.errors import InputError, RunError
 from glassformer.writing import replacing
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 Pixels = NDArray[np.uint8]  # (S, S, C)
+MOST_PIXELS = 1 << 26  # in an image: a small file may unpack to very many
+RUNS_PROGRAMS = {"EPS"}  # formats that Pillow has another program read
 Example = TypeVar("Example", bound=tuple[Any, ...])
 
 
@@ -130,10 +135,24 @@ def _png(pixels: Pixels) -> str:
 
 
 def _pixels(text: str) -> Pixels:
+    with open_image(io.BytesIO(base64.b64decode(text)), "an image") as image:
+        pixels = np.asarray(image, np.uint8)
+    return pixels[..., None] if pixels.ndim == 2 else pixels
+
+
+def open_image(file: Path | io.BytesIO, name: str) -> Image.Image:
+    """An image whose pixels are yet to be read; one with too many of them, as a bomb has, is refused."""
     from PIL import Image
 
-    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(text))), np.uint8)
-    return pixels[..., None] if pixels.ndim == 2 else pixels
+    Image.init()
+    try:
+        image = Image.open(file, formats=[each for each in Image.OPEN if each not in RUNS_PROGRAMS])
+        if image.width * image.height > MOST_PIXELS:
+            image.close()
+            raise Image.DecompressionBombError
+    except Image.DecompressionBombError:
+        raise InputError(f"{name}: has more than {MOST_PIXELS:,} pixels: make it smaller") from None
+    return image
 
 
 def write_examples(path: Path, examples: Iterable[tuple[Any, ...]]) -> None:

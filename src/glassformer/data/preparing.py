@@ -100,7 +100,7 @@ def _make(recipe: Recipe, base: Path, folder: Path, progress: Progress, given: A
     if len(blocks["train"]) < 2:
         raise DataError("the source leaves no example to train on: " + report.sentence())
     labels = task.labels(_examples(folder, blocks["train"], task))
-    tokenizers = given.tokenizers if given else _tokenizers(recipe, base, folder, blocks["train"], progress)
+    tokenizers = given.tokenizers if given else _tokenizers(recipe, base, folder, blocks["train"], report, progress)
     for tokenizer in tokenizers[:1]:
         task.add_special_tokens(tokenizer)
     for name, tokenizer in zip(("source.json", "target.json"), dict.fromkeys(tokenizers), strict=False):
@@ -138,7 +138,7 @@ def _write_sample(recipe: Recipe, folder: Path, blocks: list[Block]) -> None:
 
 
 def _tokenizers(
-    recipe: Recipe, base: Path, folder: Path, blocks: list[Block], progress: Progress
+    recipe: Recipe, base: Path, folder: Path, blocks: list[Block], report: Report, progress: Progress
 ) -> tuple[Tokenizer, ...]:
     """The tokenizers of source and target, trained or loaded."""
     section, task = recipe.tokenizer, recipe.task
@@ -156,9 +156,12 @@ def _tokenizers(
             for side in sides:
                 yield from chain.from_iterable(task.texts(example, side) for example in some)
 
+    def tell(cuts: int) -> None:
+        report.changed["cuts in long words, for the tokenizer to learn from"] += cuts
+
     if task.tokenizers == 2 and not section.joint:
-        return Tokenizer.train(texts(0), section), Tokenizer.train(texts(1), section)
-    joint = Tokenizer.train(texts(*range(task.tokenizers)), section)
+        return Tokenizer.train(texts(0), section, tell), Tokenizer.train(texts(1), section, tell)
+    joint = Tokenizer.train(texts(*range(task.tokenizers)), section, tell)
     return joint, joint
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import compress, islice
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from glassformer.data.examples import BadRow, texts_in
 from glassformer.data.report import Report
 from glassformer.data.source import SPLITS, Found, Split
 from glassformer.data.store import Block, ExampleWriter
+from glassformer.data.textfiles import CONTROL, LONGEST, checked
 from glassformer.recipe import Recipe
 
 Progress = Callable[[str, int, int | None], None]  # the stage, how many are done, of how many if that is known
@@ -30,8 +31,7 @@ def read_all(recipe: Recipe, base: Path, folder: Path, report: Report, progress:
         sorter = Sorter(recipe, own, writers, report)
         clean = stack.enter_context(Cleaner(recipe))
         for split in sorted(own, key="train".__eq__):  # held-out files first, to see what of them is in train
-            found = recipe.source.read(split, base, report)
-            while block := list(islice(found, recipe.task.block)):
+            for block in _blocks(recipe.source.read(split, base, report), recipe.task.block):
                 examples = clean(block, report)
                 progress("reading", report.read, None)
                 if split == "train":
@@ -39,6 +39,19 @@ def read_all(recipe: Recipe, base: Path, folder: Path, report: Report, progress:
                 else:
                     sorter.hold_out(split, examples)
     return {split: writer.blocks for split, writer in writers.items()}
+
+
+def _blocks(found: Iterator[Found], most: int) -> Iterator[list[Found]]:
+    """So many rows at a time; fewer if they are long, for a block is held and encoded whole."""
+    block, size = list[Found](), 0
+    for row in found:
+        block.append(row)
+        size += sum(map(len, texts_in(row[0])))
+        if len(block) == most or size > 2 * LONGEST:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 def read_examples_of(source: Any, recipe: Recipe, base: Path, report: Report) -> Iterator[tuple[Any, str]]:
@@ -84,16 +97,19 @@ class Cleaner:
 
 
 def check_texts(example: tuple[Any, ...]) -> None:
-    """Refuse an example with an empty text, or with half a character."""
+    """Refuse an example with a text that is empty or too long, with a control character, or with half a character."""
     texts = list(texts_in(example))
     empty = [number for number, text in enumerate(texts) if not text.strip()]
     if empty:
         side = "target" if len(texts) > 1 and empty == [len(texts) - 1] else "source"
         raise BadRow("empty side", f"the {side} is empty")
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError:
-        raise BadRow("invalid Unicode", "contains half a surrogate pair, which is no character") from None
+    for text in texts:
+        if len(text) > LONGEST:
+            raise BadRow("text too long", f"a text has more than {LONGEST:,} characters")
+        if not text.isprintable() and (found := CONTROL.search(text)):
+            raise BadRow("control characters", f"contains the control character U+{ord(found[0]):04X}")
+        if isinstance(bad := checked(text), BadRow):
+            raise bad
 
 
 class Sorter:

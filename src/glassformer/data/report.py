@@ -24,6 +24,12 @@ class Report:
     changed: Counter[str] = field(default_factory=Counter)  # truncated, split: how many examples
     shared: Counter[str] = field(default_factory=Counter)  # valid, test: training examples that they have, too
     kept: Counter[str] = field(default_factory=Counter)  # the split: how many examples
+    notes: list[str] = field(default_factory=list)  # what else there is to know, each a sentence
+
+    def note(self, sentence: str) -> None:
+        """Say something once."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
 
     def add_bad(self, kind: str, place: str, what: str) -> None:
         """Count a bad row; in strict mode, stop."""
@@ -42,6 +48,7 @@ class Report:
             lines += [f"  {example}" for example in self.examples]
             if self.bad.total() > len(self.examples):
                 lines.append(f"  … and {self.bad.total() - len(self.examples):,} more")
+        lines += self.notes
         if self.dropped:
             lines.append(f"{self.dropped.total():,} dropped: {_counts(self.dropped)}")
         if self.changed:

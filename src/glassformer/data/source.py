@@ -56,8 +56,8 @@ class Source(Section):
         return {}
 
     def columns_read(self) -> int:
-        """How many texts an example has."""
-        return 2
+        """How many texts an example has: as many as `columns` or `fields` names."""
+        return len(getattr(self, "columns", getattr(self, "fields", ("source", "target"))))
 
 
 class FileSource(Source):

@@ -32,6 +32,9 @@ PACKAGE = "package:"  # starts the name of an installed package that holds a che
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # OWNER/NAME
 HEAD = re.compile(r"(?=For[A-Z]|LMHead|MTModel|Model|DoubleHeads)")  # where the name of a head begins
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
+WIDTHS = ("hidden_size", "d_model", "n_embd")
+SIZE = re.compile(r"(layers?$)|vocab|position|size$|dim$|inner$|heads?$|^d_|n_embd|labels$")
+FREE = 1 << 26  # numbers that a model may have beyond its weights, such as tables of positions
 DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 
@@ -44,6 +47,7 @@ def load(source: str | Path) -> nn.Module:
     config = read_config(folder)
     architecture = _architecture(config, folder)
     tensors = {name: tensor for path in _weight_files(folder) for name, tensor in read_weights(path).items()}
+    _check_sizes(config, tensors, folder / CONFIG)
     converter = ARCHITECTURES[architecture]
     try:
         model = converter.build(config, architecture, tensors.keys())
@@ -115,7 +119,7 @@ def read_object(path: Path, if_missing: str) -> Config:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path.parent} holds no {path.name}: {if_missing}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     if not isinstance(config, dict):
         raise InputError(f"{path} must hold an object, not {type(config).__name__}")
@@ -195,3 +199,16 @@ def _weight_files(folder: Path) -> list[Path]:
             "convert it to safetensors first (with transformers: load it, then save_pretrained)"
         )
     raise InputError(f"{folder} holds no {WEIGHTS}: convert other formats with transformers' own tools first")
+
+
+def _check_sizes(config: Config, tensors: Tensors, path: Path) -> None:
+    """Refuse a config that names sizes far beyond its weights, before memory is taken for them."""
+    held = sum(tensor.numel() for tensor in tensors.values())
+    width = next((config[key] for key in WIDTHS if isinstance(config.get(key), int)), 1)
+    for key, value in config.items():
+        if isinstance(value, dict):
+            _check_sizes(value, tensors, path)
+        elif isinstance(value, int) and (found := SIZE.search(key)):
+            asked = value if found[1] else value * max(1, width)
+            if asked > (len(tensors) if found[1] else max(held, FREE)):
+                raise InputError(f"{path}: {key} is {value:,}, for which its weights are too few")

@@ -250,7 +250,10 @@ def anchored(recipe: Recipe, base: Path) -> Recipe:
     def absolute(path: Any) -> Any:
         if isinstance(path, tuple):
             return tuple(absolute(each) for each in path)
-        return None if path is None else str((base / path).resolve())
+        try:
+            return None if path is None else str((base / path).resolve())
+        except (OSError, RuntimeError, ValueError):  # links in a circle, a NUL: reading it says what is wrong
+            return str((base / path).absolute())
 
     keys = PATHS & type(recipe.source).model_fields.keys()
     source = recipe.source.model_copy(update={key: absolute(getattr(recipe.source, key)) for key in keys})

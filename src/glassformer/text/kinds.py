@@ -6,7 +6,8 @@ pieces of text; a piece that was not in the training texts is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,9 @@ SPECIAL = [PAD, START, END, UNKNOWN]
 WORD_PATTERN = r" ?[\p{L}\p{M}\p{N}_]+| ?[^\s\p{L}\p{M}\p{N}_]+|\s"
 WORD = Regex(WORD_PATTERN)
 CHARACTER = Regex(r"[\s\S]")
+
+LONGEST, IN_ALL = 1_000, 30_000  # characters of a word, and of longer words together, that a tokenizer learns from
+PIECE = re.compile(r"(?:\S{1,1000}+(?!\S)|\s{1,1000}+(?!\s))*+(?:\S{1000}|\s{1000})?")  # up to where a word is cut
 
 
 def byte_letters() -> list[str]:
@@ -89,14 +93,30 @@ TOKENIZERS.register("word", _pieces(WORD))
 TOKENIZERS.register("character", _pieces(CHARACTER))
 
 
-def train(texts: Iterable[str], section: Section) -> Engine:
-    """A tokenizer of the kind in the section, trained on texts."""
+def train(texts: Iterable[str], section: Section, tell: Callable[[int], None] | None = None) -> Engine:
+    """A tokenizer of the kind in the section, trained on texts.
+
+    Words and runs of spaces of over LONGEST characters are cut, since each merge takes time in proportion to a word;
+    `tell` is called with the number of cuts in a text.
+    """
     least = len(SPECIAL) + (256 if section.kind in ("bpe", "unigram") else 1)
     if section.kind != "byte" and section.vocabulary < least:
         raise ConfigurationError(
             f"tokenizer.vocabulary is {section.vocabulary}, but tokenizer.kind {section.kind} needs at least {least}"
         )
-    return TOKENIZERS[section.kind](texts, section)  # type: ignore[no-any-return]
+    return TOKENIZERS[section.kind](_cut(texts, tell), section)  # type: ignore[no-any-return]
+
+
+def _cut(texts: Iterable[str], tell: Callable[[int], None] | None) -> Iterator[str]:
+    left = IN_ALL
+    for text in texts:
+        pieces = [piece for piece in PIECE.findall(text) if piece] if len(text) > LONGEST else [text]
+        for piece in pieces[:-1]:
+            left -= LONGEST
+            yield piece if left >= 0 else piece[:-LONGEST]
+        yield from pieces[-1:]
+        if tell is not None and len(pieces) > 1:
+            tell(len(pieces) - 1)
 
 
 def of_letters(letters: str) -> Engine:

@@ -14,6 +14,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 
 from glassformer.errors import InputError
+from glassformer.text.limits import MOST_LETTERS, check_table
 
 UNIGRAM, BPE = 1, 2  # the kinds of model that can be read
 NORMAL, UNKNOWN, CONTROL, USER = 1, 2, 3, 4  # the kinds of pieces
@@ -63,6 +64,7 @@ def _normaliser(fields: dict[int, int | bytes]) -> normalizers.Normalizer | None
     steps: list[normalizers.Normalizer] = []
     table = fields.get(2)
     if isinstance(table, bytes) and table:
+        check_table(table)
         steps.append(normalizers.Precompiled(table))
     if fields.get(4, 1):
         steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
@@ -90,6 +92,8 @@ def _piece(data: bytes) -> Piece:
     text, score, kind = values[1], values.get(2, b"\0\0\0\0"), values.get(3, NORMAL)
     if not isinstance(text, bytes) or not isinstance(score, bytes) or not isinstance(kind, int):
         raise ValueError("not a SentencePiece piece")
+    if len(text) > MOST_LETTERS:
+        raise ValueError("a piece is too long")
     return Piece(text.decode("utf-8"), struct.unpack("<f", score)[0], kind)
 
 

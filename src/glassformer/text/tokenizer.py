@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +13,12 @@ from tokenizers import AddedToken, Regex, normalizers, processors
 from tokenizers import Tokenizer as Engine
 
 from glassformer.errors import InputError
+from glassformer.files import read_whole
 from glassformer.recipe import Tokenizer as Section
 from glassformer.text import kinds, sentencepiece
 from glassformer.text.bpe_dropout import BPEDropout
 from glassformer.text.display import SPACE, on_a_line, spelled
+from glassformer.text.limits import MOST_BYTES, engine_of, safely
 from glassformer.text.special_tokens import MASKS, NAMES, SENTINEL, SENTINELS, ids_by_role
 from glassformer.text.word_cache import WordCache, cuts_at_spaces
 from glassformer.writing import write_text
@@ -45,23 +47,16 @@ class Tokenizer:
         self._shown: dict[int, str] = {}
 
     @classmethod
-    def train(cls, texts: Iterable[str], section: Section) -> Tokenizer:
-        """Train a tokenizer of the kind in the section on texts."""
-        return cls(kinds.train(texts, section))
+    def train(cls, texts: Iterable[str], section: Section, tell: Callable[[int], None] | None = None) -> Tokenizer:
+        """Train a tokenizer of the kind in the section on texts; `tell` hears how often a long word was cut."""
+        return cls(kinds.train(texts, section, tell))
 
     @classmethod
     def load(cls, path: Path, complete: bool = True) -> Tokenizer:
         """Load a `tokenizer.json` from any library, or a SentencePiece model."""
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-        if not data.lstrip().startswith(b"{"):
-            return cls(sentencepiece.read(data, str(path)), complete)
-        try:
-            return cls(Engine.from_str(data.decode("utf-8")), complete)
-        except Exception as error:  # the library raises nothing narrower
-            raise InputError(f"{path}: is not a valid tokenizer.json: {error}") from None
+        data = read_whole(path, MOST_BYTES)
+        read = engine_of if data.lstrip().startswith(b"{") else sentencepiece.read
+        return cls(read(data, str(path)), complete)
 
     def save(self, path: Path) -> None:
         """Write a `tokenizer.json`, which `transformers` can load; an existing file is replaced atomically."""
@@ -73,7 +68,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text."""
-        return list(self._engine.encode(text, add_special_tokens=False).ids)
+        return list(safely(self._engine.encode, text, add_special_tokens=False).ids)
 
     def framed(self, text: str) -> list[int]:
         """The ids of a text with the special tokens that the tokenizer's file defines around it."""
@@ -135,8 +130,8 @@ class Tokenizer:
             self._add(MASKS[:1])
 
     def add_sentinels(self) -> None:
-        """Add sentinel tokens if there are none; they treat spaces like the mask token."""
-        if not self.sentinels:
+        """Add sentinel tokens unless there are two, for a span and its end; they treat spaces like the mask token."""
+        if len(self.sentinels) < 2:
             self._add([SENTINEL.format(number) for number in range(SENTINELS)])
 
     def _add(self, names: Sequence[str]) -> None:
@@ -179,7 +174,7 @@ class Tokenizer:
         if limit is not None:
             self._engine.enable_truncation(limit, strategy="longest_first")
         try:
-            return [each.ids for each in self._engine.encode_batch(both, add_special_tokens=True)]
+            return [each.ids for each in safely(self._engine.encode_batch, both, add_special_tokens=True)]
         finally:
             self._engine.no_truncation()
 
@@ -204,7 +199,8 @@ class Tokenizer:
 
     def spelled(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The ids of each text, and the first and last character position of each token."""
-        return [(each.ids, each.offsets) for each in self._engine.encode_batch(list(texts), add_special_tokens=False)]
+        found = safely(self._engine.encode_batch, list(texts), add_special_tokens=False)
+        return [(each.ids, each.offsets) for each in found]
 
     @classmethod
     def of_letters(cls, letters: str) -> Tokenizer:
@@ -213,7 +209,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """The ids of each text."""
-        return [each.ids for each in self._engine.encode_batch_fast(texts, add_special_tokens=False)]
+        return [each.ids for each in safely(self._engine.encode_batch_fast, texts, add_special_tokens=False)]
 
     def encode_flat(self, texts: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """The ids of many texts in one flat array, and the number of ids of each text; fast for a whole corpus."""
@@ -228,7 +224,7 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids, without special tokens."""
-        return str(self._engine.decode([int(i) for i in ids], skip_special_tokens=True))
+        return str(safely(self._engine.decode, [int(i) for i in ids], skip_special_tokens=True))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each token as a readable text: a space is shown as ▁, bytes that are not valid text as ⟨E0 A4⟩."""

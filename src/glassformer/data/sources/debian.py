@@ -104,8 +104,8 @@ def _fetch(language: str, folder: Path) -> None:
 def _descriptions(path: Path) -> Iterator[tuple[str, str, str]]:
     """The Description-md5, the description and the place of each package in a Translation file."""
     key, text, start = "", list[str](), 0
-    for number, raw in enumerate(lines(path), 1):
-        line = raw.decode("utf-8", errors="replace")
+    for number, found in enumerate(lines(path, Report()), 1):
+        line = found if isinstance(found, str) else "?"
         if line.startswith("Description-md5: "):
             key, start = line.removeprefix("Description-md5: "), number
         elif line.startswith("Description-"):

@@ -6,17 +6,17 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from pydantic import Field
 
 from glassformer.data.examples import Document
 from glassformer.data.report import Report
 from glassformer.data.source import FileSource, Found, Source, Split
-from glassformer.data.textfiles import MARK, decoded, opened
+from glassformer.data.textfiles import LONGEST, checked, counted, opened_text
 from glassformer.errors import DataError
+from glassformer.files import check_folder
 
-Line = tuple[int, str]  # its number, and its text
 Names = str | tuple[str, ...]
 STRETCH = 5_000  # the least number of characters in a stretch, unless the file ends
 TESTS = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}  # folders that are left out
@@ -83,11 +83,12 @@ def library() -> list[Path]:
 
 def _matching(folder: Path, pattern: str) -> list[Path]:
     """The files of a folder that match a pattern such as `**/*.txt`, sorted by name."""
-    if not folder.is_dir():
-        raise DataError(f"{folder}: is not a folder")
+    check_folder(folder)
     try:
+        if ".." in Path(pattern).parts:
+            raise ValueError("it leaves the folder")
         paths = sorted(path for path in folder.glob(pattern) if path.is_file())
-    except (ValueError, NotImplementedError) as error:
+    except (ValueError, NotImplementedError, OSError) as error:
         raise DataError(f"source.pattern is {pattern!r}, which names no files: {error}") from None
     if not paths:
         raise DataError(f"{folder}: holds no file that matches {pattern}")
@@ -100,31 +101,35 @@ def _whole_files(paths: Iterable[Path], report: Report) -> Iterator[Found]:
 
 
 def _documents(path: Path, name: str, kind: str, report: Report) -> Iterator[Found]:
-    """The documents of a file; the place of each is its first line."""
-    with opened(path) as file:
-        data = file.read().removeprefix(MARK)
-    text = decoded(data, name, report)
-    if text is None:
-        return
-    text = text.replace("\r\n", "\n")
-    if kind == "file":
-        yield Document(text), name
-        return
-    lines = enumerate(text.split("\n"), start=1)
-    pieces = ([each] for each in lines) if kind == "line" else _stretches(lines, STRETCH if kind == "stretch" else 1)
-    for piece in pieces:
-        document = "\n".join(line for _, line in piece).strip("\n")
-        if document.strip():
-            yield Document(document), f"{name}:{next(number for number, line in piece if line)}"
+    """The documents of a file, each with the place of its first line; one that is not UTF-8 is a bad row."""
+    with opened_text(path, report) as file:
+        for number, document in _groups(file, kind, report):
+            place = name if kind == "file" else f"{name}:{number}"
+            text = counted(checked(document if kind == "file" else document.strip("\n")), place, report)
+            if text is not None and (kind == "file" or text.strip()):
+                yield Document(text), place
 
 
-def _stretches(lines: Iterable[Line], least: int) -> Iterator[list[Line]]:
-    """Groups of lines: each ends with the first blank line after at least so many characters, or with the last line."""
-    group, size = list[Line](), 0
-    for number, text in lines:
-        group.append((number, text))
-        size += len(text)
-        if size >= least and not text.strip():
-            yield group
-            group, size = [], 0
-    yield group
+def _groups(file: IO[str], kind: str, report: Report) -> Iterator[tuple[int, str]]:
+    """Groups of lines, each with the number of its first line; one that would be too long is cut before a line.
+
+    A group ends with the first blank line after so many characters as its kind says, or with the last line.
+    """
+    least = {"line": 0, "paragraph": 1, "stretch": STRETCH, "file": sys.maxsize}[kind]
+    group, number, start, size, letters = list[str](), 1, 1, 0, 0
+    while line := file.readline(LONGEST):
+        if group and size + len(line) > LONGEST:
+            report.changed["split"] += 1
+            yield start, "".join(group)
+            group = []
+        if not group:
+            start, size, letters = number, 0, 0
+        if group or kind == "file" or line.strip("\r\n"):  # empty lines before a document are not of it
+            group.append(line.replace("\r\n", "\n"))
+        size, letters = size + len(line), letters + len(line.rstrip("\r\n"))
+        if line.endswith("\n"):
+            number += 1
+            if letters >= least and (kind == "line" or not line.strip()):
+                yield start, "".join(group)
+                group = []
+    yield start, "".join(group)

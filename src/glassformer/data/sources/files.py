@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,8 +13,9 @@ from pydantic import Field
 from glassformer.data.examples import Columns
 from glassformer.data.report import Report
 from glassformer.data.source import ALIASES, SPLITS, FileSource, Found, Source, Split
-from glassformer.data.textfiles import decoded, lines, look_up
+from glassformer.data.textfiles import counted, lines, look_up, texts
 from glassformer.errors import DataError
+from glassformer.files import check_folder
 from glassformer.recipe.values import Place, Switch
 
 PACKED = ("", ".gz", ".xz")
@@ -33,17 +34,13 @@ class TsvSource(FileSource):
         """The chosen columns of each line."""
         name: str = getattr(self, split)
         least = max(self.columns) + 1
-        for place, text in _texts(base / name, name, report, skip=int(self.header)):
+        for place, text in texts(base / name, name, report, skip=int(self.header)):
             cells = text.split("\t")
             if len(cells) < least:
                 what = f"{len(cells)} column{'s' * (len(cells) > 1)}, at least {least} expected"
                 report.add_bad("wrong column count", place, what)
             else:
                 yield Columns(tuple(cells[column] for column in self.columns)), place
-
-    def columns_read(self) -> int:
-        """As many as `columns` names."""
-        return len(self.columns)
 
 
 class AlignedSource(FileSource):
@@ -58,18 +55,13 @@ class AlignedSource(FileSource):
         """Each line of the first file with its line of the second; DataError if one file has more lines."""
         names: tuple[str, str] = getattr(self, split)
         counts = [0, 0]
-        for pair in zip_longest(*(lines(base / name) for name in names)):
+        for pair in zip_longest(*(lines(base / name, report) for name in names)):
             counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
             if None in pair:
                 continue  # to the end, to count both
-            texts = []
-            for line, name in zip(pair, names, strict=True):
-                text = decoded(line, f"{name}:{counts[0]}", report)
-                if text is None:
-                    break
-                texts.append(text)
-            else:
-                yield Columns(tuple(texts)), f"{names[0]}:{counts[0]}"
+            places = [f"{name}:{counts[0]}" for name in names]
+            if all(counted(line, place, report) is not None for line, place in zip(pair, places, strict=True)):
+                yield Columns(tuple(map(str, pair))), places[0]
         if counts[0] != counts[1]:
             many = f"{names[0]} has {counts[0]:,} lines but {names[1]} has {counts[1]:,}"
             raise DataError(f"{many}: they are not aligned")
@@ -86,17 +78,13 @@ class JsonlSource(FileSource):
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
         """The chosen fields of each object."""
         name: str = getattr(self, split)
-        for place, text in _texts(base / name, name, report):
+        for place, text in texts(base / name, name, report):
             try:
                 row = json.loads(text)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):  # ValueError: also a number of too many digits
                 report.add_bad("not JSON", place, "is not a JSON object")
                 continue
             yield from fields_of(row, self.fields, place, report)
-
-    def columns_read(self) -> int:
-        """As many as `fields` names."""
-        return len(self.fields)
 
 
 class FolderSource(Source):
@@ -119,15 +107,9 @@ class FolderSource(Source):
         """The folder's files for train, valid and test."""
         return self._found(base).files(base)
 
-    def columns_read(self) -> int:
-        """As many as `fields` names."""
-        return len(self.fields)
-
     def _found(self, base: Path) -> FileSource:
         """The source of the files that the folder holds."""
-        folder = base / self.path
-        if not folder.is_dir():
-            raise DataError(f"{folder}: is not a folder")
+        folder = check_folder(base / self.path)
         if self.languages:
             return self._aligned(base, *self.languages)
         if tables := self._names(base, "tsv"):
@@ -151,6 +133,8 @@ class FolderSource(Source):
     def _names(self, base: Path, ending: str) -> dict[str, str]:
         """The file of each split that has one with this ending; nothing if train has none."""
         found: dict[str, str] = {}
+        if Path(ending).name != ending:
+            raise DataError(f"source.languages holds {ending!r}: it names the end of a file, such as 'en'")
         for split in SPLITS:
             names = (f"{self.path}/{name}.{ending}{packed}" for name in ALIASES[split] for packed in PACKED)
             if name := next((name for name in names if (base / name).is_file()), None):
@@ -172,11 +156,3 @@ def _joined(value: Any) -> Any:
     """A list of sentences as one text; any other value as it is."""
     sentences = isinstance(value, list) and all(isinstance(each, str) for each in value)
     return " ".join(value) if sentences else value
-
-
-def _texts(path: Path, name: str, report: Report, skip: int = 0) -> Iterator[tuple[str, str]]:
-    """The place and the text of each line after the first `skip`; a line that is not UTF-8 is a bad row."""
-    for number, line in islice(enumerate(lines(path), 1), skip, None):
-        place = f"{name}:{number}"
-        if (text := decoded(line, place, report)) is not None:
-            yield place, text

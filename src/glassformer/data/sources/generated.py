@@ -133,7 +133,7 @@ class ToySource(GeneratedSource):
 
     kind: Literal["copy", "reverse", "sort"]
     symbols: Annotated[Whole, Field(ge=2, le=26)] = Field(12, description="different letters")
-    length: Count = Field(10, description="the greatest number of letters")
+    length: Annotated[Count, Field(le=10_000)] = Field(10, description="the greatest number of letters")
 
     def _drawing(self, split: Split) -> Callable[[random.Random], Drawn]:
         def draw(rng: random.Random) -> Drawn:

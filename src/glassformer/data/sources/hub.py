@@ -39,10 +39,6 @@ class HuggingFaceSource(Source):
             for number, row in enumerate(_library().load_dataset(self.name, self.subset, **options), 1):
                 yield from fields_of(row, self.fields, f"{self.name}/{name}:{number}", report)
 
-    def columns_read(self) -> int:
-        """As many as `fields` names."""
-        return len(self.fields)
-
     def _name_of(self, split: Split) -> str | None:
         """What the dataset calls a split; None if it has no such split."""
         with _reached(self.name):

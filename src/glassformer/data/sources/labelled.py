@@ -14,8 +14,9 @@ from pydantic import Field
 from glassformer.data.examples import Columns, Picture
 from glassformer.data.report import Report
 from glassformer.data.source import ALIASES, Found, Source, Split
-from glassformer.data.textfiles import decoded, opened
+from glassformer.data.textfiles import LONGEST, checked, counted, opened_text
 from glassformer.errors import DataError
+from glassformer.files import check_folder
 
 TEXTS = (".txt",)
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
@@ -38,7 +39,7 @@ class LabelFolders(Source):
         return [path for folder in self._folders(base).values() for path, _ in labelled_files(folder, self.endings)]
 
     def _folders(self, base: Path) -> dict[Split, Path]:
-        folder = _checked(base / self.path)
+        folder = check_folder(base / self.path)
         found: dict[Split, Path] = {}
         for split, names in ALIASES.items():
             if inside := [folder / name for name in names if _has_folders(folder / name)]:
@@ -120,23 +121,20 @@ class DigitsSource(Source):
 
 def labelled_files(folder: Path, endings: tuple[str, ...]) -> list[tuple[Path, str]]:
     """The files with these endings in the folders of a folder, sorted, each with its folder's name: its label."""
-    labels = sorted(each for each in _checked(folder).iterdir() if each.is_dir())
-    found = [
-        (path, label.name)
-        for label in labels
-        for path in sorted(label.iterdir())
-        if path.suffix.lower() in endings and path.is_file()
-    ]
+    check_folder(folder)
+    try:
+        found = [
+            (path, label.name)
+            for label in sorted(each for each in folder.iterdir() if each.is_dir())
+            for path in sorted(label.iterdir())
+            if path.suffix.lower() in endings and path.is_file()
+        ]
+    except OSError as error:
+        raise DataError(f"{error.filename}: cannot be read: {error.strerror}") from None
     if not found:
         kinds = ", ".join(endings)
         raise DataError(f"{folder}: holds no folders with files in them ({kinds}): one is expected for each label")
     return found
-
-
-def _checked(folder: Path) -> Path:
-    if not folder.is_dir():
-        raise DataError(f"{folder}: is not a folder")
-    return folder
 
 
 def _has_folders(folder: Path) -> bool:
@@ -146,8 +144,8 @@ def _has_folders(folder: Path) -> bool:
 def _labelled_texts(folder: Path, report: Report) -> Iterator[Found]:
     for path, label in labelled_files(folder, TEXTS):
         place = f"{label}/{path.name}"
-        with opened(path) as file:
-            text = decoded(file.read(), place, report)
+        with opened_text(path, report) as file:
+            text = counted(checked(file.read(LONGEST + 1)), place, report)
         if text is not None:
             yield Columns((text, label)), place
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from glassformer.data.examples import Columns
 from glassformer.data.report import Report
 from glassformer.data.source import FileSource, Found, Split
-from glassformer.data.textfiles import decoded, lines, opened
+from glassformer.data.textfiles import LONGEST, counted, lines, opened
 from glassformer.errors import DataError
 
 KEYWORD = re.compile(r'(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s+"(.*)"$')
@@ -32,11 +32,11 @@ class PoSource(FileSource):
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
         """The messages; those without a translation, or with a guessed (fuzzy) one, are dropped and counted."""
         name: str = getattr(self, split)
-        entry: dict[str, str] = {}
+        entry: dict[str, list[str]] = {}
         key, start, fuzzy = "", 0, False
-        for number, line in enumerate(chain(lines(base / name), [b""]), 1):  # an empty line ends the last message
+        for number, line in enumerate(chain(lines(base / name, report), [""]), 1):  # a blank line ends the last message
             place = f"{name}:{number}"
-            read = decoded(line, place, report)
+            read = counted(line, place, report)
             if read is None:  # half a message would be worse than none
                 entry, fuzzy = {}, False
                 continue
@@ -52,17 +52,18 @@ class PoSource(FileSource):
                 entry = {}
             elif found:
                 key, start = found[1], start if entry else number
-                entry[key] = _unescaped(found[2])
+                entry[key] = [found[2]]
             elif goes_on:
-                entry[key] += _unescaped(text[1:-1])
+                entry[key].append(text[1:-1])
             elif text.startswith("#,"):
                 fuzzy = "fuzzy" in text
             elif text and not text.startswith("#"):
                 report.add_bad("not gettext", place, "is neither a message nor a comment")
 
 
-def _messages(entry: dict[str, str], fuzzy: bool, place: str, report: Report) -> Iterator[Found]:
+def _messages(parts: dict[str, list[str]], fuzzy: bool, place: str, report: Report) -> Iterator[Found]:
     """The examples of an entry: one, or two if the message has a plural."""
+    entry = {key: "".join(map(_unescaped, texts)) for key, texts in parts.items()}
     for source, target in SIDES:
         if not entry.get(source) or target not in entry:  # the header has an empty message
             continue
@@ -122,7 +123,7 @@ class _UnitParser:
         self._name, self._units = name, list[tuple[int, dict[str, str]]]()
         self._unit: dict[str, str] = {}
         self._line, self._language, self._text = 0, "", list[str]()
-        self._inside, self._codes = False, 0
+        self._inside, self._codes, self._size = False, 0, 0
         self._parser = expat.ParserCreate()
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
@@ -145,7 +146,7 @@ class _UnitParser:
         elif element == "tuv":
             self._language = _code(attributes.get("xml:lang", attributes.get("lang", "")))
         elif element == "seg":
-            self._inside, self._text = True, []
+            self._inside, self._text, self._size = True, [], 0
         elif element in CODES:
             self._codes += 1
 
@@ -159,5 +160,6 @@ class _UnitParser:
             self._codes -= 1
 
     def _characters(self, text: str) -> None:
-        if self._inside and not self._codes:
+        if self._inside and not self._codes and self._size <= LONGEST:  # one that is longer will be refused
             self._text.append(text)
+            self._size += len(text)

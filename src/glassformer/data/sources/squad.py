@@ -10,9 +10,10 @@ from typing import Any, Literal
 from glassformer.data.examples import AnswerSpan, BadRow, Question
 from glassformer.data.report import Report
 from glassformer.data.source import FileSource, Found, Split
-from glassformer.data.textfiles import opened
+from glassformer.data.textfiles import checked, opened_text
 from glassformer.errors import DataError
 
+MOST = 1 << 27  # characters in a file: it is read whole
 LAYOUT = '{"data": [{"paragraphs": [{"context": …, "qas": [{"question": …, "answers": [{"text", "answer_start"}]}]}]}]}'
 
 
@@ -25,7 +26,7 @@ class SquadSource(FileSource):
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
         """The questions of a file; in version 2, one marked as impossible has no answers."""
         name: str = getattr(self, split)
-        for number, (context, row) in enumerate(_rows(base / name), 1):
+        for number, (context, row) in enumerate(_rows(base / name, report), 1):
             place = f"{name}: question {row.get('id', number) if isinstance(row, dict) else number}"
             try:
                 yield _question(context, row), place
@@ -33,17 +34,20 @@ class SquadSource(FileSource):
                 report.add_bad(error.kind, place, str(error))
 
 
-def _rows(path: Path) -> list[tuple[Any, Any]]:
+def _rows(path: Path, report: Report) -> list[tuple[Any, Any]]:
     """The context and the JSON object of each question."""
-    with opened(path) as file:
-        try:
-            articles = json.loads(file.read().decode("utf-8-sig"))["data"]
-            paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
-            return [(paragraph["context"], row) for paragraph in paragraphs for row in paragraph["qas"]]
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: is not UTF-8 text (byte {error.start})") from None
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise DataError(f"{path}: is not in SQuAD's layout, {LAYOUT}") from None
+    with opened_text(path, report) as file:
+        text = file.read(MOST + 1)
+    if len(text) > MOST:
+        raise DataError(f"{path}: has more than {MOST:,} characters: cut it into smaller files")
+    if isinstance(bad := checked(text), BadRow):
+        raise DataError(f"{path}: is not UTF-8 text: {bad}")
+    try:
+        articles = json.loads(text)["data"]
+        paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
+        return [(paragraph["context"], row) for paragraph in paragraphs for row in paragraph["qas"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise DataError(f"{path}: is not in SQuAD's layout, {LAYOUT}") from None
 
 
 def _question(context: Any, row: Any) -> Question:

@@ -6,7 +6,9 @@ B images in a batch, S pixels on a side, C colours
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,27 +17,30 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from glassformer.data.examples import Pixels
+from glassformer.data.examples import Pixels, open_image
 from glassformer.errors import InputError
+from glassformer.files import check_file
 
 if TYPE_CHECKING:
     from glassformer.tasks.images import ImagesTask
 
 MODES = {1: "L", 3: "RGB"}
+LARGE, ONE = 1 << 24, Lock()  # images of more pixels are read by one thread at a time, for the sake of memory
 DEEP = 257  # between shades of 16 bits and of 8: 65,535 is 255
 
 
 def read_picture(path: Path, task: ImagesTask) -> Pixels:
     """The pixels of an image file, turned as its camera says; of an animation, the first image."""
     try:
+        check_file(path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what can be read is read
-            with Image.open(path) as image:
+            with open_image(path, str(path)) as image, ONE if image.width * image.height > LARGE else nullcontext():
                 image.load()
                 return fitted(ImageOps.exif_transpose(image), task, str(path))
     except UnidentifiedImageError:
         raise InputError(f"{path}: is no image of a known format") from None
-    except (Image.DecompressionBombError, SyntaxError, ValueError, EOFError) as error:
+    except (SyntaxError, ValueError, EOFError) as error:
         raise error if isinstance(error, InputError) else InputError(f"{path}: is damaged: {error}") from None
     except OSError as error:  # from the disk, with a reason, or from a decoder
         what = f"cannot be read: {error.strerror}" if error.strerror else f"is damaged: {error}"

@@ -1,0 +1,20 @@
+"""The page on security names tests that are there."""
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+PAGE = (TESTS.parent / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)
+    assert len(named) > 20
+    for path, name in named:
+        assert re.search(rf"^def {name}\(", (TESTS / path).read_text(encoding="utf-8"), flags=re.MULTILINE), name
+
+
+def test_every_row_of_its_table_names_one() -> None:
+    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith(("| file", "| ---"))]
+    assert len(rows) > 20
+    assert [row for row in rows if ".py::test_" not in row] == []
