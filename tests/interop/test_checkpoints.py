@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from glassformer import interop
-from glassformer.errors import ConfigurationError, GlassformerError, InputError
+from glassformer.errors import ConfigurationError, GlassformerError, InputError, TrainingError
 from glassformer.interop.checkpoints import CONFIG, INDEX, WEIGHTS
 from glassformer.models import FAMILIES, gpt2, llama
 from glassformer.parts import pack, quantise
@@ -200,7 +200,7 @@ def test_a_config_that_does_not_fit_is_a_sentence(
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("taken")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(InputError, match=r"cannot be written"):
+        with pytest.raises(TrainingError, match=r"cannot be written"):
             interop.save(gpt2(**SMALL["gpt2"]), place)
 
 

@@ -66,7 +66,7 @@ def test_the_folder_holds_all_that_is_promised(trained: Translator) -> None:
     names = {path.name for path in folder.iterdir()} - {"tensorboard"}
     assert names == {
         "recipe.toml", "tokenizer.json", "config.json", "model.safetensors", "valid.jsonl", "test.jsonl",
-        "metrics.jsonl", "checkpoints", "log.txt", "environment.json", "data.json",
+        "metrics.jsonl", "checkpoints", "log.txt", "environment.json", "data.json", "checksums.json",
     }  # fmt: skip
     assert read_recipe(folder / "recipe.toml") == trained.recipe
     assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o644

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from glassformer.errors import ConfigurationError, InputError
+from glassformer.errors import ConfigurationError, InputError, TrainingError
 from glassformer.interop.converter import Config
 from glassformer.interop.converters import ARCHITECTURES, CONVERTERS, converter_of
 from glassformer.interop.names import Tensors
@@ -32,6 +32,7 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 PACKAGE = "package:"  # starts the name of an installed package that holds a checkpoint
 HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")  # OWNER/NAME
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt")
+WRITING = " cannot be written: "  # between a folder and the reason
 DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 
@@ -136,7 +137,7 @@ def write(folder: Path, config: Config, tensors: Tensors, names: tuple[str, str]
             save_file(copies, new, metadata={"format": "pt"})
         write_json(folder / names[0], config)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{folder} cannot be written: {error}") from None
+        raise TrainingError(f"{folder}{WRITING}{getattr(error, 'strerror', None) or error}") from None
 
 
 def _weights(model: nn.Module) -> Tensors:
