@@ -1,13 +1,17 @@
 """A run survives kill -9 and a full disk at any file operation: it can be taken up, and comes to the same weights."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import rmtree
 
 import pytest
 
 from faults import Commands, Ending
+from glassformer.interop import save
+from glassformer.models import gpt2
+from glassformer.recipe import Tokenizer as Section
 from glassformer.recipe import to_toml
+from glassformer.text import Tokenizer
 from tiny import IDLE, recipe
 
 STEPS = ("write", "rename", "remove", "rmdir")  # operations at which a kill leaves something new
@@ -36,7 +40,7 @@ class Training:
     def operations(self) -> list[int]:
         """The numbers of operations to try, but for TensorBoard's."""
         numbered = enumerate(self.run(self.folder / "counted").operations, start=1)
-        rmtree(self.folder / "counted")
+        shutil.rmtree(self.folder / "counted")
         return [number for number, each in numbered if "tensorboard" not in each and each.startswith(STEPS)]
 
     def take_up(self, out: Path, resume_first: bool) -> None:
@@ -80,7 +84,7 @@ def test_after_a_kill_at_any_operation_the_run_is_taken_up(training: Training) -
         out = training.folder / f"killed-{number}"
         assert training.run(out, kill=number).code == -9
         training.take_up(out, resume_first=number % 2 == 0)
-        rmtree(out)
+        shutil.rmtree(out)
 
 
 def test_a_disk_that_fills_at_any_operation_is_a_sentence_and_the_run_is_taken_up(training: Training) -> None:
@@ -94,4 +98,59 @@ def test_a_disk_that_fills_at_any_operation_is_a_sentence_and_the_run_is_taken_u
         assert not [name for name in files(out) if name.endswith(".new")]
         if not (out / "model.safetensors").exists():
             training.take_up(out, resume_first=number % 2 == 0)
-        rmtree(out, ignore_errors=True)
+        shutil.rmtree(out, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small checkpoint from elsewhere."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    tokenizer = Tokenizer.train(["red", "blue"] * 9, Section(kind="byte"))
+    save(gpt2(tokenizer.size, width=16, heads=2, layers=1, length=16), folder)
+    tokenizer.save(folder / "tokenizer.json")
+    return folder
+
+
+@pytest.mark.parametrize("verb", ["import", "export"])
+@pytest.mark.parametrize("forced", [False, True])
+def test_an_import_or_export_that_is_cut_off_is_not_half_made(
+    training: Training, checkpoint: Path, tmp_path: Path, verb: str, forced: bool
+) -> None:
+    commands, run = training.commands, tmp_path / "imported"
+    assert commands.run("import", checkpoint, run).code == 0
+
+    def work(out: Path, **fault: int) -> Ending:
+        words = ["import", checkpoint, out] if verb == "import" else ["export", "--run", run, out]
+        return commands.run(*words, *(["--force"] if forced else []), under=[tmp_path / "outs"], **fault)  # type: ignore[arg-type]
+
+    def fresh(name: str) -> Path:
+        out = tmp_path / "outs" / name
+        out.mkdir(parents=True)
+        if forced:
+            (out / "config.json").write_text("{}")  # of something that is to be written over
+            (out / "README.md").write_text("mine")
+        else:
+            out.rmdir()
+        return out
+
+    out = fresh("whole")
+    whole = work(out)
+    assert whole.code == 0, whole.err
+    expected = files(out)
+    shutil.rmtree(out)
+    for number in range(1, len(whole.operations) + 1, 7):
+        out = fresh("out")
+        assert work(out, kill=number).code == -9
+        if not forced:
+            assert not out.exists() or files(out) == expected
+            shutil.rmtree(out, ignore_errors=True)
+        assert work(out).code == 0
+        assert files(tmp_path / "outs") == {"out", *(f"out/{name}" for name in expected)}
+        shutil.rmtree(out)
+        out = fresh("out")
+        before = files(out)
+        ending = work(out, full=number)
+        if ending.code:
+            sentence(ending, 1, "No space left on device")
+            assert files(out) == before
+        shutil.rmtree(tmp_path / "outs")
