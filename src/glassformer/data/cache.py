@@ -22,6 +22,7 @@ from glassformer.data.cleaning import content_hash
 from glassformer.errors import DataError
 from glassformer.locking import take
 from glassformer.recipe import Recipe
+from glassformer.stopping import at_the_end
 from glassformer.writing import write_json
 
 FORMAT = 4  # changes whenever the same recipe and files would give another corpus
@@ -36,7 +37,7 @@ OLD = 86_400  # seconds after which an unfinished folder without a lock is taken
 def cache_folder() -> Path:
     """Where prepared data is kept: $GLASSFORMER_CACHE, or the user's cache folder."""
     chosen = os.environ.get("GLASSFORMER_CACHE")
-    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "glassformer"
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
 
 
 def fingerprint(recipe: Recipe, base: Path, cache: Path, given: Assets | None = None) -> str:
@@ -142,12 +143,14 @@ def publish(making: Path, folder: Path) -> None:
 def unfinished(cache: Path) -> Iterator[Path]:
     """A new folder to make a corpus in, locked; it is removed in the end, or by `sweep` if that does not come."""
     folder, lock = _new(cache)
-    try:
-        yield folder
-    finally:
+
+    def discard() -> None:
         if lock is not None:
             os.close(lock)
         shutil.rmtree(folder, ignore_errors=True)
+
+    with at_the_end(discard):
+        yield folder
 
 
 def _new(cache: Path) -> tuple[Path, int | None]:
