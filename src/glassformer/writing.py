@@ -164,8 +164,8 @@ def damage(folder: Path, wanted: Callable[[str], bool] = lambda name: True) -> s
         return f"{Path(error.filename).name} is missing"
     except OSError as error:
         return f"{Path(error.filename).name} cannot be read: {error.strerror}"
-    except RunError as error:
-        return str(error)
+    except RunError:
+        return f"{CHECKSUMS} is damaged"
     return None
 
 

@@ -303,6 +303,8 @@ def test_damaged_or_missing_pairs(command: Command, copied: Path) -> None:
     complains(command("evaluate", "--run", copied), 2, "test.jsonl does not match its checksum")
     (copied / "checksums.json").unlink()
     complains(command("evaluate", "--run", copied), 2, "test.jsonl is damaged")
+    (copied / "test.jsonl").write_text("[" * 100_000, encoding="utf-8")
+    complains(command("evaluate", "--run", copied), 2, "test.jsonl is damaged")
     (copied / "test.jsonl").write_text("", encoding="utf-8")
     complains(command("evaluate", "--run", copied), 2, "has no test examples")
     complains(command("evaluate", "--run", copied, "--split", "train"), 2, "valid and test examples, not 'train'")

@@ -113,7 +113,7 @@ def read_object(path: Path, if_missing: str) -> Config:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path.parent} holds no {path.name}: {if_missing}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     if not isinstance(config, dict):
         raise InputError(f"{path} must hold an object, not {type(config).__name__}")
