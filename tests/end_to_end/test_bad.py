@@ -2,12 +2,13 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from glassformer.runs import train
 from glassformer.tasks.translation import Translator
@@ -121,6 +122,17 @@ def test_a_folder_that_is_in_use(command: Command, mine: Path, copied: Path) -> 
     assert {path: path.stat().st_mtime_ns for path in copied.rglob("*")} == before
 
 
+def test_a_beam_above_the_vocabulary(command: Command, mine: Path) -> None:
+    answer = command("train", mine, "--out", mine.parent / "out", "--set", "decode.beam=1000")
+    assert answer.code == 2
+    assert answer.err.splitlines()[-1].startswith("glassformer: decode.beam is 1000, but the vocabulary has ")
+    assert not (mine.parent / "out").exists()
+
+
+def test_a_step_of_too_many_batches(command: Command, mine: Path) -> None:
+    refuses(command, mine, 2, "train.accumulate", "65536", more=("--set", "train.accumulate=2147483647"))
+
+
 def test_nothing_to_resume(command: Command, mine: Path) -> None:
     refuses(command, mine, 2, "there is nothing to resume", more=("--resume",))
     (mine.parent / "empty").mkdir()
@@ -191,25 +203,60 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-200] ^= 1
+    path.write_bytes(data)
+
+
 def other_weights(path: Path) -> None:
     save_file({"head": torch.zeros(2)}, path)
+
+
+def not_numbers(path: Path) -> None:
+    tensors = load_file(path)
+    next(iter(tensors.values())).view(-1)[0] = float("nan")
+    save_file(tensors, path)
+
+
+def set_key(key: str, value: Any) -> Callable[[Path], object]:
+    """What changes a key of config.json."""
+    return lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+
+
+def set_argument(key: str, value: Any) -> Callable[[Path], object]:
+    """What changes an argument of the model in config.json."""
+
+    def change(path: Path) -> None:
+        config = json.loads(path.read_text())
+        config["model"]["arguments"][key] = value
+        path.write_text(json.dumps(config))
+
+    return change
+
+
+def of_another_task(path: Path) -> None:
+    text = '[task]\nkind = "language-modelling"\n[source]\nkind = "text"\ntrain = "a.txt"\n[model]\nfamily = "gpt2"\n'
+    path.write_text(text)
 
 
 @pytest.mark.parametrize(
     ("name", "damage", "words"),
     [
         ("model.safetensors", cut, ("is damaged",)),
-        ("model.safetensors", other_weights, ("does not belong to", "config.json")),
+        ("model.safetensors", other_weights, ("model.safetensors does not match its checksum",)),
+        ("model.safetensors", flip, ("model.safetensors does not match its checksum",)),
+        ("tokenizer.json", flip, ("tokenizer.json does not match its checksum",)),
+        ("checksums.json", lambda path: path.write_text("[]"), ("checksums.json is damaged",)),
         ("model.safetensors", lambda path: path.write_bytes(b""), ("is damaged",)),
         ("model.safetensors", Path.unlink, ("has no model.safetensors", "--resume")),
         ("config.json", Path.unlink, ("is not a run folder",)),
         ("config.json", cut, ("is damaged",)),
         ("config.json", lambda path: path.write_text("[]"), ("is damaged",)),
-        ("config.json", lambda path: path.write_text(WRONG_WIDTH), ("is damaged", "width")),
-        ("config.json", lambda path: path.write_text('{"model": {}}'), ("family",)),
-        ("tokenizer.json", Path.unlink, ("tokenizer.json", "No such file")),
+        ("config.json", lambda path: path.write_text('{"model": {}}'), ("config.json is damaged", "format")),
+        ("tokenizer.json", Path.unlink, ("tokenizer.json is missing",)),
         ("tokenizer.json", cut, ("tokenizer.json",)),
-        ("recipe.toml", Path.unlink, ("recipe.toml", "No such file")),
+        ("recipe.toml", Path.unlink, ("has no recipe.toml", "its training has not begun")),
         ("recipe.toml", lambda path: path.write_text("x"), ("recipe.toml", "is not TOML")),
     ],
 )
@@ -218,8 +265,45 @@ def test_a_damaged_run(command: Command, copied: Path, name: str, damage: Any, w
     complains(command("translate", "--run", copied, stdin=b"a\n"), 2, str(copied), *words)
 
 
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("config.json", lambda path: path.write_text(WRONG_WIDTH), ("config.json is damaged", "width")),
+        ("config.json", set_argument("residual", None), ("config.json is damaged", "residual is None")),
+        ("config.json", set_argument("tie_output", 0), ("config.json is damaged", "tie_output is 0", "boolean")),
+        ("config.json", set_argument("nothing", 1), ("config.json is damaged", "transformer has no argument nothing")),
+        ("config.json", set_key("labels", {}), ("config.json is damaged", "labels")),
+        ("config.json", set_key("format", "3"), ("config.json is damaged", "format")),
+        ("model.safetensors", other_weights, ("does not belong to", "config.json")),
+        ("model.safetensors", not_numbers, ("its weights are damaged", "not finite")),
+        ("recipe.toml", of_another_task, ("recipe.toml is a recipe for language-modelling", "another task")),
+    ],
+)
+def test_a_damaged_run_without_checksums(
+    command: Command, copied: Path, name: str, change: Any, words: tuple[str, ...]
+) -> None:
+    (copied / "checksums.json").unlink()  # as in a run of 0.1
+    change(copied / name)
+    complains(command("translate", "--run", copied, stdin=b"a\n"), 2, str(copied), *words)
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe{", b"", b"[]", b"null", b'{"checksums": 3}', b'{"checksums": {"a": "b"}}'])
+def test_a_damaged_report_of_the_data_is_told_when_the_run_is_resumed(
+    command: Command, copied: Path, text: bytes
+) -> None:
+    (copied / "data.json").write_bytes(text)
+    answer = command("train", copied / "recipe.toml", "--out", copied, "--resume")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.splitlines()[-1].startswith(f"glassformer: {copied / 'data.json'} is damaged: ")
+    assert "Traceback" not in answer.err
+
+
 def test_damaged_or_missing_pairs(command: Command, copied: Path) -> None:
     (copied / "test.jsonl").write_text('{"source": "a"}\n', encoding="utf-8")
+    complains(command("evaluate", "--run", copied), 2, "test.jsonl does not match its checksum")
+    (copied / "checksums.json").unlink()
+    complains(command("evaluate", "--run", copied), 2, "test.jsonl is damaged")
+    (copied / "test.jsonl").write_text("[" * 100_000, encoding="utf-8")
     complains(command("evaluate", "--run", copied), 2, "test.jsonl is damaged")
     (copied / "test.jsonl").write_text("", encoding="utf-8")
     complains(command("evaluate", "--run", copied), 2, "has no test examples")

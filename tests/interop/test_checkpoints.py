@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from glassformer import interop
-from glassformer.errors import ConfigurationError, GlassformerError, InputError
+from glassformer.errors import ConfigurationError, GlassformerError, InputError, TrainingError
 from glassformer.interop.checkpoints import CONFIG, INDEX, WEIGHTS
 from glassformer.models import FAMILIES, bart, bert, blueprint_of, gpt2, llama, marian, t5
 from glassformer.parts import PostNorm, RMSNorm, Sinusoidal, gelu, gelu_tanh, pack, quantise, relu, silu
@@ -319,7 +319,7 @@ def test_the_parts_of_a_captioner_are_checked_like_models_of_their_own(
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("taken")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(InputError, match=r"cannot be written"):
+        with pytest.raises(TrainingError, match=r"cannot be written"):
             interop.save(gpt2(**SMALL["gpt2"]), place)
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from glassformer import interop
-from glassformer.errors import ConfigurationError, InputError
+from glassformer.errors import ConfigurationError, InputError, TrainingError
 from glassformer.interop.peft import BASE, CONFIG, PICKLED, WEIGHTS
 from glassformer.models import FAMILIES, bert, gpt2, transformer
 from glassformer.parts import adapt, adapters, merged, use
@@ -232,7 +232,7 @@ def test_files_that_are_not_there_damaged_or_pickled_are_a_sentence(saved: Path,
     with pytest.raises(InputError, match=r"there is no such folder"):
         interop.load_lora(model(), tmp_path / "not" / "at" / "all")
     (tmp_path / "file").write_text("taken")
-    with pytest.raises(InputError, match=r"cannot be written"):
+    with pytest.raises(TrainingError, match=r"cannot be written"):
         interop.save_lora(adapt(model()), tmp_path / "file")
 
 

@@ -1,13 +1,16 @@
 """The run folder: whole files or none, and a training that can be read afterwards."""
 
+import copy
 import json
 import math
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import glassformer as gf
@@ -18,7 +21,9 @@ from glassformer.recipe import read_recipe
 from glassformer.runs import Listener, train
 from glassformer.runs.folder import reserved, write_weights
 from glassformer.runs.metrics import read_metrics, recording
+from glassformer.tasks.run import Evaluation
 from glassformer.tasks.translation import Translator
+from glassformer.training.checkpoints import not_finite, weights
 from glassformer.writing import write_text
 from tiny import IDLE, recipe, table
 
@@ -66,7 +71,7 @@ def test_the_folder_holds_all_that_is_promised(trained: Translator) -> None:
     names = {path.name for path in folder.iterdir()} - {"tensorboard"}
     assert names == {
         "recipe.toml", "tokenizer.json", "config.json", "model.safetensors", "valid.jsonl", "test.jsonl",
-        "metrics.jsonl", "checkpoints", "log.txt", "environment.json", "data.json",
+        "metrics.jsonl", "checkpoints", "log.txt", "environment.json", "data.json", "checksums.json",
     }  # fmt: skip
     assert read_recipe(folder / "recipe.toml") == trained.recipe
     assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o644
@@ -187,3 +192,47 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("GLASSFORMER_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
     assert cache_folder() == Path("/x/glassformer")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")  # which is as good as none
+    assert cache_folder() == Path.home() / ".cache" / "glassformer"
+
+
+@pytest.mark.parametrize("line", ['{"step": "x", "loss": 1}', '{"step": 1, "loss": [2]}', "[1]", "3", "\ud800"])
+def test_measurements_that_are_none_are_left_out(tmp_path: Path, line: str) -> None:
+    good = '{"step": 1, "loss": 2.5, "skipped": 0, "norm": null}'
+    (tmp_path / "metrics.jsonl").write_text(f"{good}\n{line}\n{good}\n", encoding="utf-8", errors="surrogatepass")
+    assert read_metrics(tmp_path) == [json.loads(good)] * 2
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_not_finite_are_neither_written_nor_loaded(
+    trained: Translator, tmp_path: Path, value: float
+) -> None:
+    assert trained.path is not None
+    folder = shutil.copytree(trained.path, tmp_path / "run")
+    model = copy.deepcopy(trained.model)
+    next(model.parameters()).data.view(-1)[3] = value
+    before = (folder / "model.safetensors").read_bytes()
+    with pytest.raises(TrainingError, match=r"weights that are not finite, .* for one: they are not written"):
+        write_weights(folder, model)
+    assert (folder / "model.safetensors").read_bytes() == before
+    save_file({name: tensor.detach().clone() for name, tensor in weights(model).items()}, folder / "model.safetensors")
+    (folder / "checksums.json").unlink()
+    with pytest.raises(RunError, match=r"its weights are damaged: .* holds numbers that are not finite"):
+        gf.load(folder)
+
+
+@dataclass(frozen=True)
+class Scores(Evaluation):
+    """Nothing but a loss."""
+
+    loss: float
+
+
+def test_scores_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(TrainingError, match="here: the loss is not a number"):
+        Scores(math.nan).check("here")
+
+
+def test_large_weights_are_finite() -> None:
+    assert not_finite({"large": torch.full((9,), 3e38), "whole": torch.ones(2, dtype=torch.int64)}) is None
+    assert not_finite({"fine": torch.ones(2), "bad": torch.tensor([1.0, -math.inf])}) == "bad"

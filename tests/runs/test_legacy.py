@@ -48,6 +48,7 @@ def made_old(new: Path, old: Path) -> Path:
     config = json.loads((new / "config.json").read_text(encoding="utf-8"))
     config["format"], config["model"]["arguments"] = 2, old_arguments(config["model"]["arguments"])
     (old / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+    (old / "checksums.json").unlink()  # which 0.1 did not write
     sections = tomllib.loads((new / "recipe.toml").read_text(encoding="utf-8"))
     model, train_section = sections["model"], sections["train"]
     flat = FLAT | {key: value for key, value in model.items() if key in {*FLAT, "decoder_layers", "activation", "cell"}}

@@ -116,7 +116,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_last_state(
 def test_what_a_killed_process_left_is_swept_away(tmp_path: Path) -> None:
     saver = Checkpoints(tmp_path)
     save(saver, 1)
-    shutil.copytree(saver.at(1).path, tmp_path / "checkpoints" / ".step-00000002")
+    shutil.copytree(saver.at(1).path, tmp_path / "checkpoints" / ".step-00000002.1.new")
     assert [one.step for one in saver.all()] == [1]
     save(saver, 3)
     assert names(tmp_path) == ["step-00000001", "step-00000003"]

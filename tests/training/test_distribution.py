@@ -79,6 +79,10 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int
     (top / "unwritable").mkdir()
     (top / "unwritable" / "checkpoints").write_text("a file where a folder should be")
     wishes.append({"folder": str(top / "unwritable"), "steps": 4})
+    for strategy in ("ddp", "fsdp"):
+        once = {"folder": str(top / f"poisoned-{strategy}"), "poison": [1, 3, 3], "strategy": strategy}
+        always = {"folder": str(top / f"hopeless-{strategy}"), "poison": [1, 3, 99], "strategy": strategy}
+        wishes += [once | {"steps": 5}, always | {"steps": 50, "max_bad_steps": 3}]
     wishes.append({"folder": str(top / "failed"), "fail": 1})
     return top, launch(wishes)
 
@@ -129,7 +133,19 @@ def test_a_failure_of_rank_0_to_write_is_told_to_all(both: Both) -> None:
 
 
 def test_the_failure_of_any_rank_ends_all(both: Both) -> None:
-    (first, _), (second, text) = both[1]
-    assert first != 0
-    assert second == 1
+    (first, complaint), (second, text) = both[1]
+    assert (first, second) == (1, 1)
+    assert complaint.splitlines()[-1] == (
+        "TrainingError: rank 0 has lost another rank: see that one's own error message, then continue with --resume"
+    )
+    assert "Traceback" not in complaint
     assert "InputError: the target holds the id 99" in text
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_loss_that_is_not_finite_on_one_rank_is_skipped_by_all(both: Both, strategy: str) -> None:
+    saved = Checkpoints(both[0] / f"poisoned-{strategy}").at(5)
+    assert saved.state()["meter"][2] == 1  # skipped steps
+    assert all(tensor.isfinite().all() for tensor in saved.tensors("model").values())
+    for _, text in both[1]:
+        assert text.count("TrainingError: the loss or its gradient was not finite in 3 steps in a row") == 2

@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from glassformer.errors import Stopped, TrainingError
 from glassformer.tasks.translation import translation_loss
@@ -95,8 +97,45 @@ def test_what_was_counted_before_a_stop_is_told_after_it(tmp_path: Path) -> None
     run(tmp_path / "b", resume=True, log=resumed.append, steps=10, log_every=5)
     assert [each["step"] for each in resumed if "loss" in each] == [10]
     for key in ("loss", "padding"):
-        assert resumed[0][key] == pytest.approx(straight[1][key])
+        assert resumed[0][key] == straight[1][key]  # to the last digit
     assert resumed[0]["tokens_per_s"] > 0
+
+
+def test_a_validation_that_a_signal_interrupts_is_done_when_training_goes_on(tmp_path: Path) -> None:
+    seen: list[float] = []
+
+    def validate(stop: bool) -> Callable[[nn.Module], dict[str, float]]:
+        def work(model: nn.Module) -> dict[str, float]:
+            seen.append(torch.rand(()).item())  # which must not be drawn twice
+            if stop and len(seen) == 2:
+                os.kill(os.getpid(), signal.SIGTERM)
+                pytest.fail("the signal was not heard")
+            return {"loss": seen[-1]}
+
+        return work
+
+    def train(name: str, stop: bool = False, resume: bool = False) -> None:
+        wish = options(steps=9, validate_every=3, save_every=100)
+        Trainer(model(), FakeBatches(), wish, tmp_path / name, translation_loss, validate(stop)).run(resume)
+
+    train("a")
+    straight = [*seen]
+    seen.clear()
+    with pytest.raises(Stopped, match="state saved at step 6"):
+        train("b", stop=True)
+    train("b", resume=True)
+    assert [*seen[:1], *seen[2:]] == straight
+    assert_same(tmp_path / "a", tmp_path / "b", 9)
+
+
+def test_a_signal_at_the_very_end_is_not_lost(tmp_path: Path) -> None:
+    def stop_at_the_end(record: dict[str, Any]) -> None:
+        if record["step"] == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Stopped, match="state saved at step 4"):
+        run(tmp_path, steps=4, log=stop_at_the_end)
+    run(tmp_path, steps=4, resume=True)
 
 
 def test_a_damaged_checkpoint_costs_only_its_steps(tmp_path: Path) -> None:

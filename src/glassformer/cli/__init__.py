@@ -1,6 +1,6 @@
 """The command line: parse, call, print. Each file in `commands` holds a command, or a few that belong together."""
 
-from glassformer.cli.stopping import stoppable
+from glassformer.stopping import stoppable
 
 __all__ = ["main"]
 

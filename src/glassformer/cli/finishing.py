@@ -26,6 +26,7 @@ def finish(run: Any, folder: Path) -> None:
         return
     with bar("testing", len(examples)) as progress:
         found = run.evaluate(examples, progress=progress)
+    found.check(folder)
     for line in ["", *run.shown(examples, found), "", "On test examples, which it was not trained on:"]:
         say(line)
     for line in found.lines():

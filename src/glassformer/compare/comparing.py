@@ -230,7 +230,7 @@ def _titled(tell: Tell, title: str) -> Tell:
 
 def _train(side: Side, tell: Tell, train: Train) -> None:
     """Train a run, or what is left of it; one that is finished stays."""
-    begun = (side.folder / files.CONFIG).is_file()
+    begun = files.is_run(side.folder)
     if begun:
         before = files.read_run(side.folder).recipe
         sections = [name for name in Recipe.model_fields if name != "title"]
@@ -372,7 +372,7 @@ def _same_models(sides: Sequence[Side]) -> list[str]:
     """Say which entries have built the same model: they differ in their training at most."""
     groups: dict[str, list[str]] = {}
     for side in sides:
-        model = json.dumps(files.read_config(side.folder)["model"], sort_keys=True)
+        model = json.dumps(asdict(files.read_config(side.folder).model), sort_keys=True)
         groups.setdefault(model, []).append(side.name)
     named = [list(dict.fromkeys(names)) for names in groups.values()]
     return [f"{' and '.join(names)} build the same model." for names in named if len(names) > 1]

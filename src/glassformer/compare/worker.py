@@ -19,6 +19,7 @@ from typing import Any
 from glassformer.errors import GlassformerError, InputError, Stopped, TrainingError
 from glassformer.recipe import Recipe, make_recipe, to_toml
 from glassformer.runs.training import Listener, train
+from glassformer.stopping import stoppable
 
 OFTEN = 0.1  # seconds between two lines of the same kind
 Tell = Callable[[str, int, int | None], None]  # the stage, how much is done, of how much
@@ -84,11 +85,9 @@ def _write(line: dict[str, Any]) -> None:
 
 def main(out: str, resume: bool) -> None:
     """Train the recipe on standard input."""
-    signal.signal(
-        signal.SIGTERM, lambda number, frame: sys.exit(128 + number)
-    )  # until the training handles signals itself
     try:
-        train(make_recipe(tomllib.loads(sys.stdin.read())), Path(out), resume=resume, listener=Reporter())
+        with stoppable():
+            train(make_recipe(tomllib.loads(sys.stdin.read())), Path(out), resume=resume, listener=Reporter())
     except Stopped as stopped:
         sys.exit(128 + stopped.signal)
     except BrokenPipeError:

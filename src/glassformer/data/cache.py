@@ -23,6 +23,7 @@ from glassformer.errors import DataError
 from glassformer.files import check_file
 from glassformer.locking import take
 from glassformer.recipe import Recipe
+from glassformer.stopping import at_the_end
 from glassformer.writing import write_json
 
 FORMAT = 5  # changes whenever the same recipe and files would give another corpus
@@ -37,7 +38,7 @@ OLD = 86_400  # seconds after which an unfinished folder without a lock is taken
 def cache_folder() -> Path:
     """Where prepared data is kept: $GLASSFORMER_CACHE, or the user's cache folder."""
     chosen = os.environ.get("GLASSFORMER_CACHE")
-    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "glassformer"
+    return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
 
 
 def fingerprint(recipe: Recipe, base: Path, cache: Path, given: Assets | None = None) -> str:
@@ -143,12 +144,14 @@ def publish(making: Path, folder: Path) -> None:
 def unfinished(cache: Path) -> Iterator[Path]:
     """A new folder to make a corpus in, locked; it is removed in the end, or by `sweep` if that does not come."""
     folder, lock = _new(cache)
-    try:
-        yield folder
-    finally:
+
+    def discard() -> None:
         if lock is not None:
             os.close(lock)
         shutil.rmtree(folder, ignore_errors=True)
+
+    with at_the_end(discard):
+        yield folder
 
 
 def _new(cache: Path) -> tuple[Path, int | None]:

@@ -174,7 +174,7 @@ def read_examples(
         raise RunError(f"{path}: cannot be read: {error.strerror}") from None
     except KeyError as error:
         raise RunError(f"{path} is damaged: an example lacks {error}") from None
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path} is damaged: {error}") from None
 
 

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from glassformer.errors import ConfigurationError, InputError
+from glassformer.errors import ConfigurationError, InputError, TrainingError
 from glassformer.interop.converter import Config
 from glassformer.interop.converters import ARCHITECTURES, CONVERTERS, converter_of
 from glassformer.interop.names import Tensors
@@ -35,6 +35,7 @@ PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "mod
 WIDTHS = ("hidden_size", "d_model", "n_embd")
 SIZE = re.compile(r"(layers?$)|vocab|position|size$|dim$|inner$|heads?$|^d_|n_embd|labels$")
 FREE = 1 << 26  # numbers that a model may have beyond its weights, such as tables of positions
+WRITING = " cannot be written: "  # between a folder and the reason
 DOWNLOADED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 
@@ -143,7 +144,7 @@ def write(folder: Path, config: Config, tensors: Tensors, names: tuple[str, str]
             save_file(copies, new, metadata={"format": "pt"})
         write_json(folder / names[0], config)
     except (OSError, SafetensorError) as error:
-        raise InputError(f"{folder} cannot be written: {error}") from None
+        raise TrainingError(f"{folder}{WRITING}{getattr(error, 'strerror', None) or error}") from None
 
 
 def _weights(model: nn.Module) -> Tensors:

@@ -13,7 +13,8 @@ This file knows no tasks: a run describes itself as `Exported`, and the caller d
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,8 +22,8 @@ from typing import Any, Literal
 
 from torch import nn
 
-from glassformer.errors import InputError, RunError
-from glassformer.interop.checkpoints import CONFIG, INDEX, find, load, read_config, save
+from glassformer.errors import InputError, RunError, TrainingError
+from glassformer.interop.checkpoints import CONFIG, INDEX, WRITING, find, load, read_config, save
 from glassformer.interop.special_tokens import (
     GENERATION,
     IMPORT,
@@ -33,12 +34,12 @@ from glassformer.interop.special_tokens import (
 from glassformer.models import EncoderDecoder
 from glassformer.models.family import blueprint_of
 from glassformer.text import SpecialTokens, Tokenizer
-from glassformer.writing import check_free, write_json
+from glassformer.writing import CHECKSUMS, check_free, filling, write_checksums, write_json
 
 JOINT, SEPARATE = ("tokenizer.json",), ("source.tokenizer.json", "target.tokenizer.json")
 TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"
 COPIED = (GENERATION, "special_tokens_map.json", TOKENIZER_CONFIG)
-BESIDE_WEIGHTS = (INDEX, IMPORT, SPECIAL_TOKENS, *COPIED, *JOINT, *SEPARATE, PREPROCESSOR)
+BESIDE_WEIGHTS = (INDEX, CHECKSUMS, IMPORT, SPECIAL_TOKENS, *COPIED, *JOINT, *SEPARATE, PREPROCESSOR)
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,20 @@ def export(
     notes = dict(exported.notes)
     if origin is None and tokenizers:
         notes.setdefault("pad_token_id", tokenizers[0].pad)
-    _write_checkpoint(model, folder, notes)
-    if exported.preprocessor is not None:
-        write_json(folder / PREPROCESSOR, exported.preprocessor)
-    if origin is not None:
-        _copy(origin, folder)
-    elif len(tokenizers) == 1:
+    if origin is None and len(tokenizers) == 1:
         framed = tokenizers[0].normalising(exported.normalise, exported.strip)  # its file does all that the run does
         if exported.frame != "none":
             framed.add_frame(ending=exported.frame == "both")
         tokenizers = [framed]
-    write_tokenizers(tokenizers, folder)
-    if len(tokenizers) == 1 and not (folder / TOKENIZER_CONFIG).is_file():
-        write_json(folder / TOKENIZER_CONFIG, _tokenizer_config(tokenizers[0], exported))
+    with _filling(folder, CONFIG) as new:
+        save(model, new, notes)
+        if exported.preprocessor is not None:
+            write_json(new / PREPROCESSOR, exported.preprocessor)
+        if origin is not None:
+            _copy(origin, new)
+        write_tokenizers(tokenizers, new)
+        if len(tokenizers) == 1 and not (new / TOKENIZER_CONFIG).is_file():
+            write_json(new / TOKENIZER_CONFIG, _tokenizer_config(tokenizers[0], exported))
     return exported.opens_with
 
 
@@ -151,12 +153,14 @@ def import_checkpoint(
         raise RunError(f"{folder} is the checkpoint itself: choose another folder")
     checkpoint = Checkpoint(str(source), found, load(found))
     special, (first, second) = choose(checkpoint), checkpoint.tokenizers
-    _write_checkpoint(checkpoint.model, folder, {})
-    _copy(found, folder)
-    write_tokenizers([first] if first is second else [first, second], folder)
-    if special is not None:
-        write_special_tokens(folder, special)
-    write_json(folder / IMPORT, {"format": 2, "source": str(source)})
+    with _filling(folder, IMPORT) as new:
+        save(checkpoint.model, new, {})
+        write_tokenizers([first] if first is second else [first, second], new)
+        if special is not None:
+            write_special_tokens(new, special)
+        write_checksums(new, sorted(each.name for each in new.iterdir()))
+        _copy(found, new)
+        write_json(new / IMPORT, {"format": 2, "source": str(source)})
     return checkpoint
 
 
@@ -176,11 +180,15 @@ def read_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     )
 
 
-def _write_checkpoint(model: nn.Module, folder: Path, notes: Mapping[str, Any]) -> None:
-    """Write a checkpoint, and remove the other files of a checkpoint that was in the folder before."""
-    save(model, folder, notes)
-    for name in BESIDE_WEIGHTS:
-        (folder / name).unlink(missing_ok=True)
+@contextmanager
+def _filling(folder: Path, last: str) -> Iterator[Path]:
+    """A new folder for a checkpoint, which gets its name when everything is written; or its place in an older one."""
+    try:
+        with filling(folder, last, BESIDE_WEIGHTS) as new:
+            yield new
+    except (OSError, TrainingError) as error:
+        reason = getattr(error, "strerror", None) or str(error).partition(WRITING)[2]
+        raise TrainingError(f"{folder}{WRITING}{reason}") from None
 
 
 def write_tokenizers(tokenizers: Sequence[Tokenizer], folder: Path) -> None:

@@ -59,7 +59,7 @@ def read_special_tokens(folder: Path) -> SpecialTokens | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         return SpecialTokens(**{OLD_KEYS.get(key, key): value for key, value in found.items()})
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path} is damaged: {error}") from None
 
 

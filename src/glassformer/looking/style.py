@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from glassformer.writing import replacing
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -57,7 +59,7 @@ def save(figure: Figure, path: Path, kind: Literal["png", "svg"] | None = None) 
 
     `kind` is what the name ends with, if not given. An SVG holds no date, so that the same figure is the same file.
     """
-    kind = "svg" if path.suffix == ".svg" else kind
-    with warnings.catch_warnings():
+    ending = kind or path.suffix[1:] or "png"
+    with warnings.catch_warnings(), replacing(path) as new:
         warnings.filterwarnings("ignore", message=".*(Glyph|Matplotlib currently does not support)")
-        figure.savefig(path, dpi=150, format=kind, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(new, dpi=150, format=ending, metadata={"Date": None} if ending == "svg" else None)

@@ -70,7 +70,7 @@ class Train(Section):
         None, description="train on this many tokens, padding not counted, instead of train.steps"
     )
     batch_tokens: Count = Field(4_096, description="padded tokens in a batch at most, on the longer side; or images")
-    accumulate: Count = Field(1, description="batches in an optimiser step")
+    accumulate: Annotated[Whole, Field(ge=1, le=2**16)] = Field(1, description="batches in an optimiser step")
     optimiser: Literal["adamw", "adam", "muon"] = Field(
         "adamw", description="muon: Muon for matrices, AdamW for the rest"
     )

@@ -19,7 +19,7 @@ from glassformer.models.family import Blueprint, blueprint_of, longest
 from glassformer.recipe import Recipe
 from glassformer.recipe.model import suited
 from glassformer.registry import FAMILIES
-from glassformer.runs.folder import is_run, read_run
+from glassformer.runs.folder import check_finite, is_run, read_run
 from glassformer.tasks.task import fresh_model
 
 KEY = "model.pretrained: "  # where a checkpoint to start from is named
@@ -57,7 +57,9 @@ def build(recipe: Recipe, assets: Assets) -> nn.Module:
 
 def _loaded(name: str) -> nn.Module:
     """The model to start from: of a run of ours, or of a checkpoint from elsewhere."""
-    return read_run(Path(name)).load_model() if is_run(Path(name)) else load_checkpoint(find(name, KEY))
+    model = read_run(Path(name)).load_model() if is_run(Path(name)) else load_checkpoint(find(name, KEY))
+    check_finite(model, f"{KEY}{name}")
+    return model
 
 
 def _grown(model: nn.Module, vocabulary: int) -> nn.Module:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from inspect import Parameter
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from glassformer.errors import ConfigurationError
@@ -11,10 +14,19 @@ from glassformer.models.family import Blueprint, blueprint_of, untied
 from glassformer.parts import Head
 from glassformer.parts.lora import lora_parts
 from glassformer.registry import FAMILIES
+from glassformer.writing import sentence
 
 
-def described(model: nn.Module) -> dict[str, Any]:
-    """What a model was made from, in words and numbers that JSON can hold; with adapters, as it is when merged."""
+@dataclass(frozen=True)
+class Description:
+    """What a model was made from, in words and numbers that JSON can hold."""
+
+    family: str
+    arguments: dict[str, Any]
+
+
+def described(model: nn.Module) -> Description:
+    """What a model was made from; with adapters, as it is when merged."""
     blueprint = _merged(model)
     parameters = FAMILIES[blueprint.family].parameters
     arguments = {}
@@ -26,7 +38,7 @@ def described(model: nn.Module) -> dict[str, Any]:
         if name is None and not isinstance(value, int | float | str | None):
             raise ConfigurationError(f"the model's {key}, {value!r}, has no name that a run folder could hold")
         arguments[key] = value if name is None else name
-    return {"family": blueprint.family, "arguments": arguments}
+    return Description(blueprint.family, arguments)
 
 
 def _merged(model: nn.Module) -> Blueprint:
@@ -42,12 +54,29 @@ def _merged(model: nn.Module) -> Blueprint:
     return untied(blueprint)
 
 
-def rebuilt(description: dict[str, Any]) -> nn.Module:
-    """The model of a description, with new weights."""
-    family = FAMILIES[description["family"]]
+def rebuilt(description: Description) -> nn.Module:
+    """The model of a description, with new weights; one that its family would not take is refused."""
+    family = FAMILIES[description.family]
     arguments = {}
-    for key, value in description["arguments"].items():
-        named = family.parameters[key].named
-        arguments[key] = named.part(value) if named is not None and isinstance(value, str) else value
+    for key, value in description.arguments.items():
+        if key not in family.parameters:
+            raise ConfigurationError(f"{description.family} has no argument {key}")
+        parameter = family.parameters[key]
+        if parameter.named is not None and isinstance(value, str):
+            arguments[key] = parameter.named.part(value)
+        elif parameter.named is not None and (value is not None or parameter.default is not None):
+            raise ConfigurationError(f"{key} is {value!r}: expected one of {', '.join(parameter.named.names())}")
+        else:
+            arguments[key] = value if parameter.named is not None else _checked(key, value, parameter.annotation)
+    needed = {key for key, each in family.parameters.items() if each.default is Parameter.empty}
+    if absent := sorted(needed - arguments.keys()):
+        raise ConfigurationError(f"{description.family} needs {absent[0]}")
     model: nn.Module = family(**arguments)
     return model
+
+
+def _checked(key: str, value: Any, annotation: Any) -> Any:
+    try:
+        return TypeAdapter(annotation).validate_python(value, strict=True)
+    except ValidationError as error:
+        raise ConfigurationError(f"{key} is {value!r}: {sentence(error)}") from None

@@ -5,22 +5,26 @@ tokenizer.json             or source.tokenizer.json and target.tokenizer.json
 config.json                what the model is: family, arguments, labels
 special_tokens.json        of the checkpoint that training started from, if the model writes
 model.safetensors          its weights
+checksums.json             the SHA-256 of the files above but the recipe, and of the examples below
 valid.jsonl, test.jsonl    the examples that were kept out of training
 sample.jsonl               some of the training examples, for a baseline, if the task has one
+data.json                  where the examples came from, and checksums of what they were made into
 metrics.jsonl              every measurement of the training, one per line
 checkpoints/               to resume from
-log.txt, loss.png, environment.json, data.json
+log.txt, loss.png, environment.json
+
+config.json is written first, recipe.toml last: a folder with both is a run that has begun, one with our config.json
+alone is a beginning that was cut off, and is begun again.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,42 +35,74 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from glassformer.data import Assets, Corpus
-from glassformer.data.examples import write_examples
+from glassformer.data.examples import to_line
 from glassformer.errors import ConfigurationError, RunError, TrainingError
-from glassformer.interop.huggingface import JOINT, SEPARATE, write_tokenizers
-from glassformer.interop.special_tokens import read_special_tokens, write_special_tokens
+from glassformer.interop.huggingface import JOINT, SEPARATE
+from glassformer.interop.special_tokens import SPECIAL_TOKENS, read_special_tokens
 from glassformer.locking import take
 from glassformer.recipe import Recipe, read_recipe, to_toml
+from glassformer.registry import FAMILIES
 from glassformer.runs import legacy
-from glassformer.runs.describing import described, rebuilt
+from glassformer.runs.describing import Description, described, rebuilt
+from glassformer.stopping import at_the_end
 from glassformer.text import Tokenizer
-from glassformer.training.checkpoints import load_weights, weights
-from glassformer.writing import replacing, write_json, write_text
+from glassformer.training.checkpoints import load_weights, not_finite, weights
+from glassformer.writing import CHECKSUMS, damage, read_json, replacing, sweep, to_json, write_checksums, write_text
 
 RECIPE, CONFIG, WEIGHTS = "recipe.toml", "config.json", "model.safetensors"
 FORMAT = 3  # of config.json; 2 was that of Glassformer 0.1
 LOCK = ".lock"  # there while a process trains
-HELD_OUT, SAMPLE = ("valid", "test"), "sample.jsonl"
+DATA, HELD_OUT, SAMPLE = "data.json", ("valid", "test"), "sample.jsonl"
+OPTIONAL = (*JOINT, *SEPARATE, SPECIAL_TOKENS, SAMPLE)  # files that some runs have
+
+
+@dataclass(frozen=True)
+class Config:
+    """What config.json holds."""
+
+    format: int
+    model: Description
+    labels: list[str]
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is read of data.json."""
+
+    checksums: dict[str, list[int]]
 
 
 @contextmanager
 def reserved(folder: Path) -> Iterator[None]:
-    """A folder to train into, made if need be, for this process alone. If it is still empty in the end, it goes."""
+    """A folder to train into, made if need be, for this process alone. If it is still empty in the end, it goes.
+
+    What processes that were killed have left unfinished in it is removed.
+    """
     made = [each for each in (folder, *folder.parents) if not each.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TrainingError(f"{folder} cannot be written to: {error.strerror or error}") from None
-    lock = _lock(folder)
-    try:
+    with ExitStack() as stack:
+        for each in reversed(made):
+            stack.enter_context(at_the_end(lambda each=each: _remove_empty(each)))  # type: ignore[misc]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TrainingError(f"{folder} cannot be written to: {error.strerror or error}") from None
+        lock = _lock(folder)
+        if lock is not None:
+            stack.enter_context(at_the_end(lambda: _unlock(folder, lock)))
+            for each in (folder, *(path for path in folder.iterdir() if path.is_dir())):
+                sweep(each)
         yield
-    finally:
-        with suppress(OSError):
-            if lock is not None:
-                (folder / LOCK).unlink()
-                os.close(lock)
-            for each in made:
-                each.rmdir()  # which fails where something was written
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _unlock(folder: Path, lock: int) -> None:
+    with suppress(OSError):
+        (folder / LOCK).unlink()
+    os.close(lock)
 
 
 def _lock(folder: Path) -> int | None:
@@ -83,27 +119,52 @@ def is_run(folder: Path) -> bool:
     return (folder / RECIPE).is_file() and (folder / CONFIG).is_file()
 
 
+def is_cut_off(folder: Path) -> bool:
+    """Whether a folder holds the beginning of a run that was killed before it was complete."""
+    try:
+        return not (folder / RECIPE).exists() and read_json(folder / CONFIG, Config).format == FORMAT
+    except RunError:
+        return False
+
+
 def write_setting(folder: Path, recipe: Recipe, model: nn.Module, corpus: Corpus) -> None:
-    """Write all of a run but its weights: recipe, tokenizers, configuration, held-out examples, environment."""
-    assets, description = corpus.assets, described(model)  # which is refused, if at all, before anything is written
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / RECIPE, to_toml(recipe))
-    write_tokenizers(list(dict.fromkeys(assets.tokenizers)), folder)
+    """Write all of a run but its weights; of one that has begun, the same again, with the recipe of today."""
+    assets = corpus.assets
+    config = Config(FORMAT, described(model), assets.labels)  # which is refused, if at all, before anything is written
+    tokenizers = [each.to_json() for each in dict.fromkeys(assets.tokenizers)]
+    texts = {CONFIG: to_json(asdict(config))}
+    texts |= dict(zip(SEPARATE if len(tokenizers) == 2 else JOINT, tokenizers, strict=False))
     if assets.special_tokens is not None:
-        write_special_tokens(folder, assets.special_tokens)
-    write_json(folder / CONFIG, {"format": FORMAT, "model": description, "labels": assets.labels})
-    write_json(folder / "environment.json", environment())
+        texts[SPECIAL_TOKENS] = to_json(asdict(assets.special_tokens))
     for split in HELD_OUT:
-        write_examples(folder / f"{split}.jsonl", corpus.held_out(split))
+        texts[f"{split}.jsonl"] = "".join(map(to_line, corpus.held_out(split)))
     if corpus.sample is not None:
-        write_text(folder / SAMPLE, corpus.sample.read_text(encoding="utf-8"))
+        texts[SAMPLE] = corpus.sample.read_text(encoding="utf-8")
+    texts[DATA] = to_json({**corpus.report.to_dict(), "checksums": corpus.checksums})
+    texts["environment.json"] = to_json(environment())
+    texts[RECIPE] = to_toml(recipe)
+    for name in (CHECKSUMS, *OPTIONAL):  # they are written again, or another recipe has left them
+        if name not in texts:
+            (folder / name).unlink(missing_ok=True)
+    for name, text in texts.items():
+        write_text(folder / name, text)
 
 
 def write_weights(folder: Path, model: nn.Module) -> None:
-    """Write the weights to use, at once."""
+    """Write the weights to use, at once, and the checksums of all that results depend on."""
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in weights(model).items()}
+    if (name := not_finite(tensors)) is not None:
+        raise TrainingError(
+            f"{folder}: the training has ended with weights that are not finite, {name} for one: they are not written; "
+            "train again with a lower train.lr or a longer train.warmup"
+        )
+    held_out = [f"{split}.jsonl" for split in HELD_OUT]
     try:
+        (folder / CHECKSUMS).unlink(missing_ok=True)
         with replacing(folder / WEIGHTS) as new:
-            save_file({name: tensor.cpu().contiguous() for name, tensor in weights(model).items()}, new)
+            save_file(tensors, new)
+        found = [name for name in (CONFIG, WEIGHTS, *OPTIONAL, *held_out) if (folder / name).is_file()]
+        write_checksums(folder, found)
     except (OSError, SafetensorError) as error:
         raise TrainingError(f"{folder / WEIGHTS} cannot be written: {error}; the checkpoints are intact") from None
 
@@ -115,7 +176,7 @@ class RunFolder:
     path: Path
     format: int
     recipe: Recipe
-    model: dict[str, Any]  # the family and its arguments
+    model: Description
     labels: list[str]
 
     def assets(self) -> Assets:
@@ -123,39 +184,52 @@ class RunFolder:
         tokenizers = read_tokenizers(self.path)
         if self.recipe.task.tokenizers and not tokenizers:
             raise RunError(f"{self.path} is damaged: {self.path / JOINT[0]}: No such file")
+        known = max(self.model.arguments.get(key) or 0 for key in ("vocabulary", "target_vocabulary"))
+        if any(tokenizer.size > known for tokenizer in tokenizers):
+            raise RunError(
+                f"{self.path}: the tokenizer has more tokens than the model of {CONFIG}: restore its own files"
+            )
         return Assets(tokenizers, self.labels, read_special_tokens(self.path))
 
     def load_model(self) -> nn.Module:
         """Its model with its weights, in evaluation mode."""
+        if not (self.path / WEIGHTS).is_file():
+            raise RunError(f"{self.path} has no {WEIGHTS}: its training has not ended; continue it with train --resume")
+        check_whole(self.path)
         return load_model(self.path, self.model)
+
+
+def check_whole(folder: Path) -> None:
+    """Refuse a model with files that are not as they were written; a folder without checksums is not checked."""
+    if (wrong := damage(folder, lambda name: not name.endswith(".jsonl"))) is not None:
+        raise RunError(f"{folder} is damaged: {wrong}; restore that file from a copy, or make the run again")
 
 
 def read_run(folder: Path) -> RunFolder:
     """The recipe and the configuration in a run folder; one of Glassformer 0.1 is read as what it means today."""
     config = read_config(folder)
-    old = config["format"] < FORMAT
+    old = config.format < FORMAT
+    if not (folder / RECIPE).is_file():
+        raise RunError(f"{folder} has no {RECIPE}: its training has not begun; begin it with train")
     recipe = legacy.read_recipe(folder / RECIPE) if old else read_recipe(folder / RECIPE)
-    model = legacy.upgraded_model(config["model"]) if old else config["model"]
-    return RunFolder(folder, config["format"], recipe, model, config["labels"])
+    model = legacy.upgraded_model(config.model) if old else config.model
+    answer = recipe.task.answer
+    answers = FAMILIES[model.family].answers if model.family in FAMILIES else (answer,)
+    if answer not in answers or model.arguments.get("answer", answer) != answer:
+        raise RunError(
+            f"{folder / RECIPE} is a recipe for {recipe.task.kind}, but the {model.family} of {folder / CONFIG} is for "
+            "another task: restore the run's own recipe"
+        )
+    return RunFolder(folder, config.format, recipe, model, config.labels)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """A run's config.json: its format, model and labels."""
+def read_config(folder: Path) -> Config:
+    """A run's config.json."""
     if not folder.is_dir():
         raise RunError(f"{folder}: there is no such run folder")
-    try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-        model = {"family": str(config["model"]["family"]), "arguments": dict(config["model"]["arguments"])}
-        labels = config["labels"]
-        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-            raise ValueError("labels is not a list of texts")
-        return {"format": int(config["format"]), "model": model, "labels": labels}
-    except OSError as error:
-        raise RunError(f"{folder} is not a run folder: {CONFIG} cannot be read: {error.strerror}") from None
-    except KeyError as error:
-        raise RunError(f"{folder / CONFIG} is damaged: it lacks {error}") from None
-    except (ValueError, TypeError) as error:
-        raise RunError(f"{folder / CONFIG} is damaged: {error}") from None
+    if not (folder / CONFIG).is_file():
+        raise RunError(f"{folder} is not a run folder: it has no {CONFIG}")
+    return read_json(folder / CONFIG, Config)
 
 
 def read_tokenizers(folder: Path) -> tuple[Tokenizer, ...]:
@@ -165,24 +239,26 @@ def read_tokenizers(folder: Path) -> tuple[Tokenizer, ...]:
     return found * 2 if len(found) == 1 else found
 
 
-def load_model(folder: Path, description: dict[str, Any]) -> nn.Module:
+def load_model(folder: Path, description: Description) -> nn.Module:
     """The model of a description with the weights in a folder, in evaluation mode."""
     try:
         model = rebuilt(description)
-    except (ConfigurationError, KeyError, TypeError, AttributeError) as error:
+    except ConfigurationError as error:
         raise RunError(f"{folder / CONFIG} is damaged: {error}") from None
     path = folder / WEIGHTS
     try:
         load_weights(model, load_file(path))
-    except FileNotFoundError:
-        raise RunError(
-            f"{folder} has no {WEIGHTS}: its training has not ended; continue it with train --resume"
-        ) from None
     except (OSError, SafetensorError) as error:
         raise RunError(f"{path} is damaged: {error}") from None
     except TrainingError as error:
         raise RunError(f"{path} does not belong to {folder / CONFIG}: {error}") from None
     return model.eval()
+
+
+def check_finite(model: nn.Module, place: object) -> None:
+    """Refuse a model with weights that are not finite: all its answers would be wrong."""
+    if (name := not_finite(dict(model.named_parameters()))) is not None:
+        raise RunError(f"{place}: its weights are damaged: {name} holds numbers that are not finite")
 
 
 def environment() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from glassformer.recipe import Recipe, RecipeWarning, make_recipe
 from glassformer.recipe.model import section_of
 from glassformer.recipe.reading import DEFAULT_TASK, read_table
 from glassformer.registry import FAMILIES, TASKS
+from glassformer.runs.describing import Description
 
 PARTS = {  # of config.json
     "PreNorm": "pre",
@@ -55,10 +56,10 @@ def upgraded_recipe(table: dict[str, Any]) -> dict[str, Any]:
     return {**table, "task": task, "model": model, "train": train}
 
 
-def upgraded_model(model: dict[str, Any]) -> dict[str, Any]:
+def upgraded_model(model: Description) -> Description:
     """The description of a model: parts by their names of today, and what was not chosen left to the family."""
     arguments = {}
-    for key, value in model["arguments"].items():
+    for key, value in model.arguments.items():
         if isinstance(value, dict):
             name = str(value.get("part"))
             if name == "Linear":
@@ -67,4 +68,4 @@ def upgraded_model(model: dict[str, Any]) -> dict[str, Any]:
         if value is None and key in ("positions", "attention_positions"):
             continue
         arguments[key] = value
-    return {"family": model["family"], "arguments": arguments}
+    return Description(model.family, arguments)

@@ -17,7 +17,7 @@ from glassformer.models.family import longest
 from glassformer.parts import merged
 from glassformer.recipe import Data, Decode, Recipe, Train
 from glassformer.registry import SOURCES, TASKS
-from glassformer.runs.folder import read_run
+from glassformer.runs.folder import check_finite, check_whole, read_run
 from glassformer.tasks.labels import number_of
 from glassformer.tasks.run import Run
 from glassformer.tasks.task import Task
@@ -34,6 +34,7 @@ def load(path: str | Path, device: str = "auto", adapter: str | Path | None = No
     run.model = run.model.to(resolve(device))
     if adapter is not None:
         run.model = merged(load_lora(run.model, adapter)).eval()
+    check_finite(run.model, path if adapter is None else f"{path} with {adapter}")
     return run
 
 
@@ -45,6 +46,7 @@ def _trained(path: Path) -> Run:
 
 def _imported(path: Path) -> Run:
     """A checkpoint from elsewhere in use. Texts are read as they are: its tokenizer does what is needed."""
+    check_whole(path)
     model = load_checkpoint(path)
     task = _task_for(model, str(path))
     special = read_special_tokens(path) if task.writes else None

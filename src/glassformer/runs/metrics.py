@@ -11,11 +11,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from glassformer.errors import TrainingError
 from glassformer.writing import write_text
 
 METRICS = "metrics.jsonl"
 Log = Callable[[dict[str, Any]], None]
+RECORD = TypeAdapter(dict[str, int | float | None])
 
 
 @contextmanager
@@ -45,13 +48,11 @@ def recording(folder: Path, after: int, listener: Log) -> Iterator[Log]:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """All measurements of a run, in their order, but for a line that was cut off."""
-    path, records = folder / METRICS, []
+    """All measurements of a run, in their order, but for lines that were cut off or damaged."""
+    path, records = folder / METRICS, list[dict[str, Any]]()
     for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []:
-        try:
-            records.append({"step": 0, **json.loads(line)})
-        except (ValueError, TypeError):
-            continue
+        with suppress(ValidationError):
+            records.append({"step": 0, **RECORD.validate_json(line, strict=True)})
     return records
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from contextlib import ExitStack, nullcontext
@@ -13,8 +12,9 @@ import torch
 from torch import nn
 
 from glassformer.data import Batches, Corpus
-from glassformer.errors import DataError, RunError, TrainingError
+from glassformer.errors import ConfigurationError, DataError, RunError, TrainingError
 from glassformer.interop import save_lora
+from glassformer.models.family import blueprint_of
 from glassformer.parts import adapt, merged
 from glassformer.recipe import Recipe, Tune, anchored, same
 from glassformer.runs import folder as files
@@ -25,9 +25,8 @@ from glassformer.tasks.run import Run
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
 from glassformer.training.tuning import choose
-from glassformer.writing import write_json
+from glassformer.writing import read_json
 
-DATA_REPORT = "data.json"
 ADAPTER = "adapter"  # the folder of what LoRA has learned, as `peft` has it
 
 
@@ -61,8 +60,9 @@ def train(
     listener = listener or Listener()
     recipe = anchored(recipe, base or Path.cwd())
     with distribution(recipe.train.device, recipe.train.strategy) as place, ExitStack() as held:
-        place.alone(lambda: _check_out(recipe, out, resume))
+        place.alone(lambda: _check_place(out, resume))
         place.alone(lambda: held.enter_context(files.reserved(out)))
+        place.alone(lambda: _check_run(recipe, out, resume))  # of which no other process can begin or end one now
         # Rank 0 prepares; the others find everything in the cache.
         corpus = place.alone(lambda: prepare_corpus(recipe, listener.stage)) or prepare_corpus(recipe)
         rows = corpus.splits["train"]
@@ -70,6 +70,7 @@ def train(
             raise DataError(f"no example is left to train on: {corpus.report.sentence()}")
         torch.manual_seed(recipe.train.seed)
         model = _tuned(build(recipe, corpus.assets), recipe.tune)
+        _check_beam(recipe, model)
         filled = None
         if recipe.pretrained is None and getattr(recipe.model, "embeddings", None) is not None:
             filled = fill(model, recipe.model, corpus.assets.tokenizers[0], rows)
@@ -77,7 +78,7 @@ def train(
             listener.prepared(corpus, model)
             if filled is not None:
                 listener.say(str(filled))
-        place.alone(lambda: _write_setting(recipe, out, corpus, model, resume))
+        place.alone(lambda: _write_setting(recipe, out, corpus, model))
         return _learn(recipe, out, corpus, model, place, resume, listener)
 
 
@@ -138,18 +139,27 @@ def _saved(out: Path) -> int:
     return latest.step if latest else 0
 
 
-def _check_out(recipe: Recipe, out: Path, resume: bool) -> None:
-    """Refuse to train over another run, to resume with another model, or to begin where nothing can be written."""
+def _check_place(out: Path, resume: bool) -> None:
+    """Refuse to begin where nothing can be written, and to resume where nothing is."""
     there = next(place for place in (out, *out.absolute().parents) if place.exists())
     if not there.is_dir():
         raise RunError(f"{out} cannot be a run folder: {there} is a file")
+    if resume and not out.exists():
+        raise RunError(f"{out}: there is nothing to resume; leave out --resume to begin")
     if not os.access(there, os.W_OK):
         raise TrainingError(f"{out} cannot be written to: you have no permission to write in {there}")
-    if not (out / files.CONFIG).exists():
+
+
+def _check_run(recipe: Recipe, out: Path, resume: bool) -> None:
+    """Refuse to train over something else, and to resume with another model; a beginning that was cut off is no run."""
+    if files.is_cut_off(out):
+        return
+    if not files.is_run(out):
+        for name in (files.RECIPE, files.CONFIG):
+            if (out / name).exists():
+                raise RunError(f"{out} holds a {name} but no run: choose another folder with --out")
         if resume:
             raise RunError(f"{out}: there is nothing to resume; leave out --resume to begin")
-        if (out / files.RECIPE).exists():
-            raise RunError(f"{out} holds a {files.RECIPE} but no run: choose another folder with --out")
         return
     if not resume:
         raise RunError(f"{out} already holds a run: resume it with --resume, or choose another folder with --out")
@@ -164,18 +174,22 @@ def _check_out(recipe: Recipe, out: Path, resume: bool) -> None:
         raise RunError(f"{out} was trained with another train.optimiser, {found}: resume with it")
 
 
-def _write_setting(recipe: Recipe, out: Path, corpus: Corpus, model: nn.Module, resume: bool) -> None:
+def _check_beam(recipe: Recipe, model: nn.Module) -> None:
+    """Refuse a search for more outputs at a time than there are tokens."""
+    arguments = blueprint_of(model).arguments
+    most = arguments.get("target_vocabulary") or arguments.get("vocabulary")
+    if recipe.task.writes and most is not None and recipe.decode.beam > most:
+        raise ConfigurationError(f"decode.beam is {recipe.decode.beam}, but the vocabulary has {most} tokens: lower it")
+
+
+def _write_setting(recipe: Recipe, out: Path, corpus: Corpus, model: nn.Module) -> None:
     """Write all of a run but its weights; refuse to resume with other data."""
-    facts, path = {**corpus.report.to_dict(), "checksums": corpus.checksums}, out / DATA_REPORT
+    if files.is_run(out) and (out / files.DATA).exists():
+        before = read_json(out / files.DATA, files.DataFacts).checksums
+        tokenizers = [tokenizer.to_json() for tokenizer in files.read_tokenizers(out)]
+        if tokenizers != [each.to_json() for each in corpus.assets.tokenizers] or before != corpus.checksums:
+            raise RunError(f"the data has changed since {out} was begun: to resume, it must be the same")
     try:
-        if resume and path.exists():
-            before = json.loads(path.read_text(encoding="utf-8"))["checksums"]
-            tokenizers = [tokenizer.to_json() for tokenizer in files.read_tokenizers(out)]
-            if tokenizers != [each.to_json() for each in corpus.assets.tokenizers] or before != corpus.checksums:
-                raise RunError(f"the data has changed since {out} was begun: to resume, it must be the same")
         files.write_setting(out, recipe, model, corpus)
-        write_json(path, facts)
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise RunError(f"{path} is damaged: {error}") from None
     except OSError as error:
         raise TrainingError(f"{out} cannot be written to: {error.strerror or error}") from None

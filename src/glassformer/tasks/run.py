@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from glassformer.data import Assets, normalise
 from glassformer.data.examples import from_first_version, read_examples
-from glassformer.errors import ConfigurationError, InputError, RunError
+from glassformer.errors import ConfigurationError, InputError, RunError, TrainingError
 from glassformer.evaluation.judging import Judged
 from glassformer.interop.huggingface import Exported
 from glassformer.looking.look import Look, look_of
@@ -22,6 +23,7 @@ from glassformer.parts import pad
 from glassformer.recipe import Recipe
 from glassformer.tasks.gathering import segments_of, tells_segments
 from glassformer.text import Tokenizer
+from glassformer.writing import damage
 
 if TYPE_CHECKING:
     from glassformer.decoding import Sampler
@@ -53,6 +55,11 @@ class Evaluation:
     def lines(self) -> list[str]:
         """The same, for people."""
         return [f"{name} {value:.4f}" for name, value in self.summary().items()]
+
+    def check(self, place: object) -> None:
+        """Refuse scores that are no numbers: the outputs of the model were not finite."""
+        if wrong := [name for name, value in self.summary().items() if math.isnan(value)]:
+            raise TrainingError(f"{place}: the {wrong[0]} is not a number, as the model's outputs are not finite")
 
 
 class Run:
@@ -100,6 +107,8 @@ class Run:
         if split not in HELD_OUT:
             raise RunError(f"a run keeps its {' and '.join(HELD_OUT)} examples, not {split!r}")
         path = self.path / f"{split}.jsonl"
+        if path.exists() and (wrong := damage(self.path, lambda name: name == path.name)) is not None:
+            raise RunError(f"{self.path} is damaged: {wrong}; restore that file from a copy, or name one with --data")
 
         def upgrade(row: dict[str, Any], number: int) -> Any:
             pixels = self.path / f"{split}.images.safetensors"  # type: ignore[operator]

@@ -13,11 +13,10 @@ Nothing is ever unpickled.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from glassformer.errors import TrainingError
+from glassformer.stopping import at_the_end
 from glassformer.training.distribution import sharded, whole
-from glassformer.writing import flush
+from glassformer.writing import CHECKSUMS, damage, flush, read_json, remove, sweep, unfinished, write_checksums
 
 State = dict[str, Any]
-CHECKSUMS = "checksums.json"
+NEEDED = ("model.safetensors", "optimiser.safetensors", "state.json")
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,12 @@ class Checkpoint:
 
     def damage(self) -> str | None:
         """A description of what is wrong with its files; None if nothing is."""
-        try:
-            sums = json.loads((self.path / CHECKSUMS).read_text(encoding="utf-8"))
-            if not {"model.safetensors", "state.json"} <= sums.keys():
-                return f"{CHECKSUMS} is incomplete"
-            for name, expected in sums.items():
-                if _digest(self.path / name) != expected:
-                    return f"{name} does not match its checksum"
-        except FileNotFoundError as error:
-            return f"{Path(error.filename).name} is missing"
-        except (OSError, ValueError, AttributeError) as error:
-            return f"{CHECKSUMS} cannot be read ({error})"
-        return None
+        if absent := [name for name in (CHECKSUMS, *NEEDED) if not (self.path / name).is_file()]:
+            return f"{absent[0]} is missing"
+        found = damage(self.path)
+        if found is None and not {*NEEDED} <= read_json(self.path / CHECKSUMS, dict[str, str]).keys():
+            found = f"{CHECKSUMS} is incomplete"
+        return found
 
 
 class Checkpoints:
@@ -116,35 +110,36 @@ class Checkpoints:
         try:
             self._write(path, tensors, state)
         except (OSError, SafetensorError) as error:
-            for left in self.folder.glob(".step-*"):
-                shutil.rmtree(left, ignore_errors=True)
             last = "there is no earlier checkpoint"
             if known := self.all():
                 last = f"{known[-1].path.name} is intact: free disk space and resume"
             raise TrainingError(f"the checkpoint {path} cannot be written: {error}; {last}") from error
+        self.prune(best)
+
+    def prune(self, best: int | None) -> None:
+        """Delete checkpoints that are no longer needed."""
         for old in self.all()[: -self.keep]:
-            if old.step not in (best, step):
-                shutil.rmtree(old.path, ignore_errors=True)
+            if old.step != best:
+                with suppress(OSError):
+                    remove(old.path.replace(unfinished(old.path)))  # which is none any more, if this process is killed
 
     def _write(self, path: Path, tensors: Mapping[str, Mapping[str, Tensor]], state: State) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        for left in self.folder.glob(".step-*"):  # left by a process that was killed while writing
-            shutil.rmtree(left)
-        new, damaged = path.with_name(f".{path.name}"), path.with_name(f".{path.name}-old")
-        new.mkdir()
-        for name, values in tensors.items():
-            plain = {key: value.detach().cpu().contiguous() for key, value in values.items()}
-            save_file(plain, new / f"{name}.safetensors")
-        (new / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
-        sums = {each.name: _digest(each) for each in sorted(new.iterdir())}
-        (new / CHECKSUMS).write_text(json.dumps(sums, indent=1), encoding="utf-8")
-        for each in [*new.iterdir(), new]:
-            flush(each)
-        if path.exists():  # a damaged one that was skipped
-            path.replace(damaged)
-        new.replace(path)
-        flush(self.folder)
-        shutil.rmtree(damaged, ignore_errors=True)
+        sweep(self.folder)
+        new, damaged = unfinished(path), unfinished(path.with_name(f"{path.name}-damaged"))
+        with at_the_end(lambda: remove(new)), at_the_end(lambda: remove(damaged)):
+            new.mkdir()
+            for name, values in tensors.items():
+                plain = {key: value.detach().cpu().contiguous() for key, value in values.items()}
+                save_file(plain, new / f"{name}.safetensors")
+            (new / "state.json").write_text(json.dumps(state, indent=1), encoding="utf-8")
+            write_checksums(new, sorted(each.name for each in new.iterdir()))
+            for each in [*new.iterdir(), new]:
+                flush(each)
+            if path.exists():  # a damaged one that was skipped
+                path.replace(damaged)
+            new.replace(path)
+            flush(self.folder)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -171,6 +166,10 @@ def load_weights(model: nn.Module, saved: Mapping[str, Tensor]) -> None:
         own[name].copy_(sharded(saved[name].to(own[name].dtype), own[name]))
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The name of a tensor that holds a number which is not finite; None: all are."""
+    for name, tensor in tensors.items():
+        # A sum is not finite if a number is not; it takes a tenth of the time, but may overflow by itself.
+        if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
+            return name
+    return None

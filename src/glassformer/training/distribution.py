@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from glassformer.errors import TrainingError
+from glassformer.errors import GlassformerError, TrainingError
 from glassformer.training.devices import resolve
 
 Result = TypeVar("Result")
@@ -160,6 +160,12 @@ def distribution(device: str = "auto", strategy: Literal["ddp", "fsdp"] = "ddp")
     dist.init_process_group("cpu:gloo,cuda:nccl" if kind == "cuda" else "gloo", timeout=TIMEOUT)
     try:
         yield Distribution(own, rank, world, strategy)
+    except RuntimeError as error:
+        if isinstance(error, GlassformerError) or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+            raise
+        raise TrainingError(
+            f"rank {rank} has lost another rank: see that one's own error message, then continue with --resume"
+        ) from None
     finally:
         dist.destroy_process_group()
 

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, Stopped, TrainingError
+from glassformer.stopping import Interrupted, Listener
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.protocol import Batch, Loss
 from glassformer.training.averaging import MovingAverage, mean
@@ -30,7 +31,6 @@ from glassformer.training.meter import Meter, Pace
 from glassformer.training.optimisers import optimiser
 from glassformer.training.protocols import Batches, Chosen, Log, Outcome, Reason, Validate
 from glassformer.training.schedules import schedule
-from glassformer.training.signals import Listener
 from glassformer.training.tuning import Unfreezing
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Trainer:
         self._meter, self._pace, self._signals = Meter(self.device), Pace(), Listener()
         self.step = 0
         self._saved = 0  # the step of the newest checkpoint
+        self._validated = 0  # the step of the last validation
         self._stale = 0  # validations since the best one
         self._best: tuple[float, int] | None = None  # the best value so far, and its step
 
@@ -86,6 +87,8 @@ class Trainer:
         options = self.options
         with self._signals:
             self._load_or_seed(resume)
+            if self.validate is not None and self._validated < self.step and self._due(options.validate_every):
+                self._validate_and_save(self.validate)  # which a signal had interrupted
             reason = self._reason()
             batches = self.batches.for_rank(self.distribution.rank, self.distribution.world)
             while self.step < options.steps and reason == "steps":
@@ -98,24 +101,19 @@ class Trainer:
                 if stop or self._due(options.save_every):
                     self._save()
                 if stop:
-                    raise Stopped(self._signals.received or signal.SIGTERM, self.step)
+                    self._stop()
             self._save()
             chosen = self._load_final_weights()
+            if sum(self.distribution.count(self._signals.received)):
+                self._stop()
         return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)
 
     def advance(self, batches: Iterator[Batch]) -> bool:
         """Do one optimiser step on the batches of this rank; return whether any rank received a signal to stop."""
         world = self.distribution.world
-        step_batches = [self._move(batch) for batch in islice(batches, self.options.accumulate)]
-        if not step_batches:
-            raise TrainingError("there is nothing to train on: the data gives no batch")
-        targets, tokens, padded_tokens, stop = self.distribution.count(
-            sum(batch.targets for batch in step_batches),
-            sum(batch.tokens for batch in step_batches),
-            sum(batch.padded_tokens for batch in step_batches),
-            self._signals.received,
-        )
-        loss = self.distribution.sum(self._gradients(step_batches))
+        loss, *counted = self._gradients(batches)
+        targets, tokens, padded_tokens, stop = self.distribution.count(*counted, self._signals.received)
+        loss = self.distribution.sum(loss)
         if self._unfreezing is not None:
             self._unfreezing.drop_frozen_gradients(self.step + 1)
         norm = self._norm() * (world / targets)  # gradients are averaged over the ranks
@@ -135,16 +133,28 @@ class Trainer:
             self.tick({"step": self.step, "steps": self.options.steps, "epoch": self.batches.epoch})
         return stop > 0
 
-    def _gradients(self, batches: list[Batch]) -> Tensor:
-        """The summed loss of some batches; its gradient is added to the gradients of the parameters."""
+    def _gradients(self, batches: Iterator[Batch]) -> tuple[Tensor, int, int, int]:
+        """The summed loss of the batches of a step, whose gradient is added to the gradients of the parameters.
+
+        Also how many targets, tokens, and tokens with padding they have.
+        """
         total = torch.zeros((), device=self.device)
-        for number, batch in enumerate(batches, start=1):
-            with self.distribution.accumulating(self._objective, number == len(batches)):
+        number = targets = tokens = padded_tokens = 0
+        for number, batch in enumerate(map(self._move, islice(batches, self.options.accumulate)), start=1):
+            with self.distribution.accumulating(self._objective, number == self.options.accumulate):
                 with torch.autocast(self.device.type, torch.bfloat16, enabled=self.options.precision == "bf16"):
                     loss = self._objective(batch)
                 loss.backward()
             total += loss.detach()
-        return total
+            targets, tokens = targets + batch.targets, tokens + batch.tokens
+            padded_tokens += batch.padded_tokens
+        if not number:
+            raise TrainingError("there is nothing to train on: the data gives no batch")
+        return total, targets, tokens, padded_tokens
+
+    def _stop(self) -> NoReturn:
+        """End the training because of a signal."""
+        raise Stopped(self._signals.received or signal.SIGTERM, self.step)
 
     def _move(self, batch: Batch) -> Batch:
         """The batch on the device; from page-locked memory, a GPU copies it asynchronously."""
@@ -196,10 +206,20 @@ class Trainer:
             self.log(record)
 
     def _validate_and_save(self, validate: Validate) -> None:
-        """Validate on rank 0, and save a checkpoint if the watched value is the best so far."""
-        with nullcontext() if self._average is None else self._average.applied():
-            self._gather()
-            metrics = self.distribution.alone(lambda: self._call_validate(validate))
+        """Validate on rank 0, and save a checkpoint if the watched value is the best so far.
+
+        A signal interrupts it, unless other ranks are waiting: what is saved then knows that it is to be done again.
+        """
+        random = self.distribution.random_state()
+        try:
+            with nullcontext() if self._average is None else self._average.applied():
+                self._gather()
+                metrics = self.distribution.alone(lambda: self._call_validate(validate))
+        except Interrupted:
+            self.distribution.load_random_state(random, self.options.seed)
+            self._save()
+            self._stop()
+        self._validated = self.step
         value = self.distribution.broadcast(math.nan if metrics is None else metrics[self.options.watch])
         self._log(
             {"step": self.step, "epoch": self.batches.epoch, **{f"valid_{k}": v for k, v in (metrics or {}).items()}}
@@ -212,7 +232,7 @@ class Trainer:
     def _call_validate(self, validate: Validate) -> dict[str, float]:
         self.model.eval()
         try:
-            with torch.no_grad():
+            with self._signals.interrupting() if self.distribution.world == 1 else nullcontext(), torch.no_grad():
                 metrics = validate(self.model)
         finally:
             self.model.train()
@@ -246,6 +266,7 @@ class Trainer:
         else:
             state = latest.state()
             self.step = self._saved = latest.step
+            self._validated = state.get("validated", latest.step)
             self._stale, self._best = state["stale"], tuple(state["best"]) if state["best"] else None
             self._pace.load(state["elapsed"], *state["pace"])
             self._meter.load(state["meter"])
@@ -259,7 +280,10 @@ class Trainer:
 
     def _save(self) -> None:
         """Write a checkpoint, unless there is one of this step."""
+        best = self._best[1] if self._best else None
         if self._saved == self.step:
+            if self.distribution.main:
+                self._checkpoints.prune(best)  # before which an earlier process may have been killed
             return
         tensors = {"model": weights(self._trained), "optimiser": _whole(self._optimiser.state())}
         if self._average is not None:
@@ -274,8 +298,8 @@ class Trainer:
             "elapsed": self._pace.elapsed,
             "best": self._best,
             "stale": self._stale,
+            "validated": self._validated,
         }
-        best = self._best[1] if self._best else None
         self.distribution.alone(lambda: self._checkpoints.save(self.step, tensors, state, best))
         self._saved = self.step
 

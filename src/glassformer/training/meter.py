@@ -46,7 +46,7 @@ class Meter:
 
     def load(self, values: list[float]) -> None:
         """Continue from an earlier reading."""
-        self.values.copy_(torch.tensor(values))
+        self.values.copy_(torch.tensor(values, dtype=self.values.dtype))
 
 
 class Pace:

@@ -62,6 +62,7 @@ def evaluate(
     examples = loaded.examples(split) if data is None else examples_in(data, loaded)
     with bar("evaluating", len(examples)) as progress:
         found = loaded.evaluate(examples, progress=progress, **options)
+    found.check(loaded.path)
     with suppress(OSError):  # a run may be used where it cannot be written to
         loaded.draw(examples, found, loaded.path)
     sys.stdout.write(json.dumps(found.facts()) + "\n" if as_json else "".join(f"{line}\n" for line in found.lines()))

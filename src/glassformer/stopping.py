@@ -1,0 +1,133 @@
+"""Stopping: Ctrl-C (SIGINT) or SIGTERM ends a command within two seconds and leaves nothing half-made.
+
+`stoppable` ends a command at once and without a message, with exit code 130 or 143. Python hears a signal only between
+two steps of its own; where a library works on for long (the training of a tokenizer, say), a thread ends the process.
+`Listener` lets training end by itself: after the current step, with its state saved.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+DEAF, SLOW = 1.0, 10.0  # seconds until a signal that Python has not heard, or not obeyed, ends the process
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_open: list[Callable[[], None]] = []  # what is to be cleaned up, in the order in which it was begun
+_heard = threading.Event()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # the signals of a child are not ours
+
+
+@contextmanager
+def at_the_end(clean: Callable[[], None]) -> Iterator[None]:
+    """Call a function when this context ends, or when the process is ended within it by `stoppable`."""
+    _open.append(clean)
+    try:
+        yield
+    finally:
+        _open.remove(clean)
+        clean()
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """While this context is open, SIGINT and SIGTERM raise SystemExit, so that everything is cleaned up."""
+    if threading.current_thread() is not threading.main_thread():  # only that one can handle signals
+        yield
+        return
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    before = {number: signal.signal(number, _leave) for number in SIGNALS}
+    woken = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(ours,), daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(woken)
+        theirs.close()  # which ends the thread
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _watch(wake: socket.socket) -> None:
+    """End the process soon after a signal, if that is still to be done; the operating system tells of each signal."""
+    with wake:
+        while received := wake.recv(1):
+            if received[0] in SIGNALS:
+                time.sleep(DEAF)
+                if _heard.is_set():
+                    time.sleep(SLOW - DEAF)
+                while _open:
+                    with suppress(Exception):
+                        _open.pop()()
+                os._exit(128 + received[0])
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    _heard.set()
+    if _importing(frame):  # some libraries do not survive an exception there, and there is nothing to clean up yet
+        os._exit(128 + number)
+    warnings.simplefilter("ignore", ResourceWarning)  # of a file that was just being opened, which nothing closes yet
+    sys.exit(128 + number)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a library is being loaded."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Interrupted(BaseException):
+    """A signal has come while it was allowed to interrupt the work."""
+
+
+class Listener:
+    """Stores SIGINT and SIGTERM in `received` while this context is open; a second signal has its normal effect."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self._may_interrupt = False
+        self._previous_handlers: dict[int, Any] = {}
+        self._woken = -1
+
+    def __enter__(self) -> Listener:
+        if threading.current_thread() is threading.main_thread():  # Python delivers signals to no other thread
+            self._woken = signal.set_wakeup_fd(-1)
+            self._previous_handlers = {number: signal.signal(number, self._receive) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._previous_handlers:
+            signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        for number, handler in self._previous_handlers.items():
+            signal.signal(number, handler)
+        self._previous_handlers = {}
+
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """While this context is open, a signal raises Interrupted; so does one that has come before."""
+        self._may_interrupt = True
+        try:
+            if self.received:
+                raise Interrupted
+            yield
+        finally:
+            self._may_interrupt = False
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.received = number
+        self.__exit__()
+        if self._may_interrupt:
+            raise Interrupted

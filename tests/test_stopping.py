@@ -1,0 +1,85 @@
+"""A signal ends whatever a command does within two seconds, and nothing half-made stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+DEAF = """
+import ctypes, sys
+from pathlib import Path
+from glassformer.stopping import stoppable
+from glassformer.writing import replacing
+
+with stoppable(), replacing(Path(sys.argv[1]) / "file") as new:
+    new.write_text("half")
+    print(flush=True)
+    mutex = ctypes.create_string_buffer(64)
+    libc = ctypes.CDLL(None)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)  # a library that never comes back, and does not hear signals
+"""
+SWALLOWED = """
+import sys, time
+from glassformer.stopping import stoppable
+from glassformer import stopping
+stopping.SLOW = 1.2
+
+with stoppable():
+    print(flush=True)
+    while True:
+        try:
+            time.sleep(100)
+        except BaseException:
+            pass  # a library that swallows everything
+"""
+FORKED = """
+import os, signal, sys, time
+from glassformer.stopping import stoppable
+
+with stoppable():
+    child = os.fork()
+    if not child:
+        time.sleep(100)
+    time.sleep(0.1)
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    time.sleep(1.3)  # the signal was the child's
+    print("still here")
+"""
+
+
+def ended(code: str, folder: Path, number: int) -> tuple[int, float]:
+    """Start a program, send it a signal when it has begun, and see how it ends and after how many seconds."""
+    process = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE)  # noqa: S603
+    with process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        begun = time.monotonic()
+        process.send_signal(number)
+        try:
+            return process.wait(30), time.monotonic() - begun
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_library_that_does_not_hear_signals_is_ended_all_the_same(tmp_path: Path, number: int, code: int) -> None:
+    found, seconds = ended(DEAF, tmp_path, number)
+    assert found == code
+    assert seconds < 5  # 1 on an idle machine
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_library_that_swallows_every_exception_is_ended_too(tmp_path: Path) -> None:
+    assert ended(SWALLOWED, tmp_path, signal.SIGTERM)[0] == 143
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_the_signal_of_a_child_is_not_ours() -> None:
+    answer = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False)  # noqa: S603
+    assert answer.stdout == "still here\n"
