@@ -44,6 +44,7 @@ from glassformer.recipe import Recipe, read_recipe, to_toml
 from glassformer.registry import FAMILIES
 from glassformer.runs import legacy
 from glassformer.runs.describing import Description, described, rebuilt
+from glassformer.runs.rounding import restored, rounded
 from glassformer.stopping import at_the_end
 from glassformer.text import Tokenizer
 from glassformer.training.checkpoints import load_weights, not_finite, weights
@@ -150,8 +151,8 @@ def write_setting(folder: Path, recipe: Recipe, model: nn.Module, corpus: Corpus
         write_text(folder / name, text)
 
 
-def write_weights(folder: Path, model: nn.Module) -> None:
-    """Write the weights to use, at once, and the checksums of all that results depend on."""
+def write_weights(folder: Path, model: nn.Module, small: bool = False) -> None:
+    """Write the weights to use, at once, `small` with rounded matrices, and the checksums of all that matters."""
     tensors = {name: tensor.cpu().contiguous() for name, tensor in weights(model).items()}
     if (name := not_finite(tensors)) is not None:
         raise TrainingError(
@@ -162,7 +163,7 @@ def write_weights(folder: Path, model: nn.Module) -> None:
     try:
         (folder / CHECKSUMS).unlink(missing_ok=True)
         with replacing(folder / WEIGHTS) as new:
-            save_file(tensors, new)
+            save_file(rounded(tensors) if small else tensors, new)
         found = [name for name in (CONFIG, WEIGHTS, *OPTIONAL, *held_out) if (folder / name).is_file()]
         write_checksums(folder, found)
     except (OSError, SafetensorError) as error:
@@ -247,7 +248,7 @@ def load_model(folder: Path, description: Description) -> nn.Module:
         raise RunError(f"{folder / CONFIG} is damaged: {error}") from None
     path = folder / WEIGHTS
     try:
-        load_weights(model, load_file(path))
+        load_weights(model, restored(load_file(path)))
     except (OSError, SafetensorError) as error:
         raise RunError(f"{path} is damaged: {error}") from None
     except TrainingError as error:

@@ -18,6 +18,7 @@ from glassformer.parts import merged
 from glassformer.recipe import Data, Decode, Recipe, Train
 from glassformer.registry import SOURCES, TASKS
 from glassformer.runs.folder import check_finite, check_whole, read_run
+from glassformer.runs.shipping import shipped
 from glassformer.tasks.labels import number_of
 from glassformer.tasks.run import Run
 from glassformer.tasks.task import Task
@@ -28,8 +29,10 @@ UNLIMITED = 2**31 - 1
 
 
 def load(path: str | Path, device: str = "auto", adapter: str | Path | None = None) -> Run:
-    """The run in a folder, ready for its task; the LoRA weights of an `adapter` folder are merged into its model."""
+    """The run in a folder, or one that ships by name; the LoRA weights of an `adapter` folder are merged into it."""
     path = Path(path)
+    if not path.exists() and str(path) in shipped():
+        path = shipped()[str(path)].folder
     run = _imported(path) if (path / IMPORT).is_file() else _trained(path)
     run.model = run.model.to(resolve(device))
     if adapter is not None:

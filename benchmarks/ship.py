@@ -1,0 +1,132 @@
+"""Make a shipped translator of a run: round its weights to 8 bits, score it, write its card.
+
+    python benchmarks/ship.py RUN src/glassformer/assets/en-de --command "glassformer train tatoeba …"
+
+Everything on the card is measured here: BLEU, chrF and exact match on the whole test set before and after rounding, by
+length, with all references of a sentence; names that are copied right; outputs for a thousand odd inputs that are
+empty or repeat themselves; the sentences of check.tsv, which a test translates again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import glassformer as gf
+from glassformer.runs.shipping import ship
+
+NAMES = """
+Aaliyah Abdullah Adebayo Agnieszka Aiko Alejandro Anastasia Aoife Arjun Astrid Bartholomew Beatriz Bogdan Brunhilde
+Camila Chidi Chukwuemeka Cosima Dagny Dmitri Eszter Fatima Fiorella Gbenga Giuseppe Gwendolyn Hamza Hiroshi Hyun
+Ifeoma Ingeborg Isandro Jakub Jasmine Joaquin Kaveh Keiko Kwame Lakshmi Leilani Liesbeth Ljubica Magnus Mahmoud
+Marisol Mehmet Mireille Mwangi Nadezhda Ngozi Nikolai Noor Olumide Oskar Padma Pascal Petra Priya Qiang Quentin
+Rafael Rania Rosalind Ruben Saoirse Sebastian Shanice Siobhan Sunita Svetlana Tadeusz Takeshi Tamika Tenzin Thandiwe
+Theodora Tobias Uchenna Ulrike Valentina Vikram Wanjiru Wolfram Xiomara Yannick Yesenia Yusuf Zainab Zbigniew Zoltan
+Kowalski Nguyen Okonkwo Petrov Schwarzkopf Takahashi Vandenberg Whitfield Yamamoto Zimmerling
+""".split()
+FRAMES = [  # none of them is in the corpus with these names
+    "{} is my best friend.",
+    "I met {} yesterday.",
+    "Do you know {}?",
+    "{} and I are going to the cinema tonight.",
+    "This book belongs to {}.",
+    "Yesterday {} called me at five o'clock.",
+    "I don't think {} will come.",
+    "My neighbour's name is {}.",
+    "Please give this letter to {}.",
+    "Where did {} learn German?",
+]
+LETTERS = ["aeioubcdfglmnrst", "αβγδεζηθικλμνξοπρστυφχψω", "абвгдежзиклмнопрстуфхцчшщ", "あいうえおかきくけこ", "的一是不了人我在有"]
+EMOJI = ["😀", "👍🏽", "🇩🇪", "❤️", "👩‍👩‍👧", "🤷"]
+WORDS = "the a dog house I you have seen to go and but red quickly never why 17 3.5 Berlin please".split()
+
+
+def odd_inputs(count: int, seed: int = 0) -> list[str]:
+    """Inputs that nobody trained it for: addresses, emoji, other letters, very long texts, single letters."""
+    rng = random.Random(seed)
+
+    def word(letters: str) -> str:
+        return "".join(rng.choices(letters, k=rng.randint(1, 9)))
+
+    kinds = [
+        lambda: rng.choice("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789?!.,"),
+        lambda: f"https://{word(LETTERS[0])}.{rng.choice(['com', 'org', 'de'])}/{word(LETTERS[0])}?q={rng.randint(0, 999)}",
+        lambda: f"{word(LETTERS[0])}@{word(LETTERS[0])}.com",
+        lambda: "".join(rng.choices(EMOJI, k=rng.randint(1, 6))),
+        lambda: " ".join(word(rng.choice(LETTERS[1:])) for _ in range(rng.randint(1, 8))),
+        lambda: " ".join(rng.choices(WORDS, k=500)),
+        lambda: " ".join(rng.choices(WORDS, k=rng.randint(2, 12))),
+        lambda: " ".join(word(LETTERS[0]) for _ in range(rng.randint(1, 6))).upper(),
+        lambda: rng.choice(["", " "]) + str(rng.randint(0, 10**12)) + rng.choice(["", "%", " €", "."]),
+        lambda: rng.choice(["?!?!", "...", "- - -", '"', "(", "#hashtag", "<b>bold</b>", "a\tb", "C:\\\\temp", "x = y + 1;"]),
+    ]
+    return [rng.choice(kinds)() or "?" for _ in range(count)]
+
+
+def loops(text: str, times: int = 6) -> bool:
+    """Whether the same one to four words stand six times in a row, where the input does not repeat them so."""
+    words = text.split()
+    return any(
+        words[at : at + size] * times == words[at : at + size * times]
+        for size in range(1, 5)
+        for at in range(len(words) - size * times + 1)
+    )
+
+
+def scores(run: Any, examples: Sequence[Any]) -> dict[str, Any]:
+    """The scores of a run, and how long the translation took."""
+    begin = time.perf_counter()
+    facts = run.evaluate(examples).facts()
+    return {**facts, "seconds": round(time.perf_counter() - begin, 1)}
+
+
+def measured(run: Any, original: Any, folder: Path) -> dict[str, Any]:
+    """What the card says of a shipped run; `original` is the same with the weights as they were trained."""
+    examples = original.examples("test")
+    found: dict[str, Any] = {"test": scores(run, examples), "before_rounding": scores(original, examples)}
+    lengths = [(1, 4), (5, 7), (8, 10), (11, 15), (16, 10**6)]
+    for least, most in lengths:
+        some = [each for each in examples if least <= len(each.source.split()) <= most]
+        found.setdefault("by_length", {})[f"{least} to {most}"] = scores(run, some) if some else None
+    framed = [(name, frame.format(name)) for name in NAMES for frame in FRAMES]
+    outputs = run.translate([text for _, text in framed])
+    wrong = [(text, each.text) for (name, text), each in zip(framed, outputs, strict=True) if name not in each.text]
+    found["names"] = {"copied": 1 - len(wrong) / len(framed), "of": len(framed), "wrong": wrong[:10]}
+    odd = odd_inputs(1000)
+    texts = [each.text for each in run.translate(odd)]
+    empty = [source for source, text in zip(odd, texts, strict=True) if not text.strip()]
+    looping = [source for source, text in zip(odd, texts, strict=True) if loops(text) and not loops(source)]
+    found["odd"] = {"of": len(odd), "empty": empty[:10], "looping": [each[:80] for each in looping[:10]]}
+    found["odd"] |= {"empty_count": len(empty), "looping_count": len(looping)}
+    pairs = [line.split("\t") for line in (folder / "check.tsv").read_text(encoding="utf-8").splitlines()]
+    kind = original.task.Example
+    found["check"] = scores(run, [kind(source, target) for source, target in pairs])
+    return found
+
+
+def main() -> None:
+    """Ship a run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--facts", type=Path, default=Path("benchmarks/results/en-de.json"), help="where the figures go")
+    given = parser.parse_args()
+    original = gf.load(given.run, "cpu")
+    ship(original, given.folder)
+    facts = measured(gf.load(given.folder, "cpu"), original, given.folder)
+    weights = given.folder / "model.safetensors"
+    facts["sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()
+    facts["bytes"] = sum(path.stat().st_size for path in given.folder.iterdir())
+    given.facts.parent.mkdir(parents=True, exist_ok=True)
+    given.facts.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps(facts, indent=1, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()
