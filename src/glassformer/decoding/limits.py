@@ -2,7 +2,7 @@
 
 The rules are those of `generate` in `transformers`, and mean the same.
 
-B sentences, k beams, V vocabulary, t length so far, H length of the history
+B sentences, k beams, V vocabulary, t length so far, H length of the history, N tokens that are not allowed
 """
 
 from __future__ import annotations

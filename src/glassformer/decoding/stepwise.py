@@ -1,6 +1,6 @@
 """Stepwise decoding: greedy and sampling append one token at a time; `stream` yields tokens as they are chosen.
 
-B sentences, V vocabulary
+B sentences, V vocabulary, t length so far
 """
 
 from __future__ import annotations
