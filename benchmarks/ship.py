@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import random
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,9 @@ from typing import Any
 import glassformer as gf
 from glassformer.runs.shipping import ship
 
-NAMES = """
+NAMES = re.findall(
+    r"\w+",
+    """
 Aaliyah Abdullah Adebayo Agnieszka Aiko Alejandro Anastasia Aoife Arjun Astrid Bartholomew Beatriz Bogdan Brunhilde
 Camila Chidi Chukwuemeka Cosima Dagny Dmitri Eszter Fatima Fiorella Gbenga Giuseppe Gwendolyn Hamza Hiroshi Hyun
 Ifeoma Ingeborg Isandro Jakub Jasmine Joaquin Kaveh Keiko Kwame Lakshmi Leilani Liesbeth Ljubica Magnus Mahmoud
@@ -29,7 +32,8 @@ Marisol Mehmet Mireille Mwangi Nadezhda Ngozi Nikolai Noor Olumide Oskar Padma P
 Rafael Rania Rosalind Ruben Saoirse Sebastian Shanice Siobhan Sunita Svetlana Tadeusz Takeshi Tamika Tenzin Thandiwe
 Theodora Tobias Uchenna Ulrike Valentina Vikram Wanjiru Wolfram Xiomara Yannick Yesenia Yusuf Zainab Zbigniew Zoltan
 Kowalski Nguyen Okonkwo Petrov Schwarzkopf Takahashi Vandenberg Whitfield Yamamoto Zimmerling
-""".split()
+""",
+)
 FRAMES = [  # none of them is in the corpus with these names
     "{} is my best friend.",
     "I met {} yesterday.",
@@ -42,9 +46,32 @@ FRAMES = [  # none of them is in the corpus with these names
     "Please give this letter to {}.",
     "Where did {} learn German?",
 ]
-LETTERS = ["aeioubcdfglmnrst", "αβγδεζηθικλμνξοπρστυφχψω", "абвгдежзиклмнопрстуфхцчшщ", "あいうえおかきくけこ", "的一是不了人我在有"]
+LETTERS = [
+    "aeioubcdfglmnrst",
+    "αβγδεζηθικλμνξοπρστυφχψω",
+    "абвгдежзиклмнопрстуфхцчшщ",
+    "あいうえおかきくけこ",
+    "的一是不了人我在有",
+]
 EMOJI = ["😀", "👍🏽", "🇩🇪", "❤️", "👩‍👩‍👧", "🤷"]
-WORDS = "the a dog house I you have seen to go and but red quickly never why 17 3.5 Berlin please".split()
+WORDS = [
+    "the",
+    "a",
+    "dog",
+    "house",
+    "I",
+    "you",
+    "seen",
+    "to",
+    "go",
+    "and",
+    "but",
+    "red",
+    "never",
+    "why",
+    "17",
+    "Berlin",
+]
 
 
 def odd_inputs(count: int, seed: int = 0) -> list[str]:
@@ -56,7 +83,9 @@ def odd_inputs(count: int, seed: int = 0) -> list[str]:
 
     kinds = [
         lambda: rng.choice("abcdefghijklmnopqrstuvwxyzABCXYZ0123456789?!.,"),
-        lambda: f"https://{word(LETTERS[0])}.{rng.choice(['com', 'org', 'de'])}/{word(LETTERS[0])}?q={rng.randint(0, 999)}",
+        lambda: (
+            f"https://{word(LETTERS[0])}.{rng.choice(['com', 'org', 'de'])}/{word(LETTERS[0])}?q={rng.randint(0, 999)}"
+        ),
         lambda: f"{word(LETTERS[0])}@{word(LETTERS[0])}.com",
         lambda: "".join(rng.choices(EMOJI, k=rng.randint(1, 6))),
         lambda: " ".join(word(rng.choice(LETTERS[1:])) for _ in range(rng.randint(1, 8))),
@@ -64,7 +93,7 @@ def odd_inputs(count: int, seed: int = 0) -> list[str]:
         lambda: " ".join(rng.choices(WORDS, k=rng.randint(2, 12))),
         lambda: " ".join(word(LETTERS[0]) for _ in range(rng.randint(1, 6))).upper(),
         lambda: rng.choice(["", " "]) + str(rng.randint(0, 10**12)) + rng.choice(["", "%", " €", "."]),
-        lambda: rng.choice(["?!?!", "...", "- - -", '"', "(", "#hashtag", "<b>bold</b>", "a\tb", "C:\\\\temp", "x = y + 1;"]),
+        lambda: rng.choice(["?!?!", "...", "- - -", '"', "(", "#hashtag", "<b>bold</b>", "a\tb", "x = y + 1;"]),
     ]
     return [rng.choice(kinds)() or "?" for _ in range(count)]
 
@@ -115,7 +144,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--facts", type=Path, default=Path("benchmarks/results/en-de.json"), help="where the figures go")
+    parser.add_argument(
+        "--facts", type=Path, default=Path("benchmarks/results/en-de.json"), help="where the figures go"
+    )
     given = parser.parse_args()
     original = gf.load(given.run, "cpu")
     ship(original, given.folder)

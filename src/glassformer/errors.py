@@ -26,6 +26,10 @@ class TrainingError(GlassformerError, RuntimeError):
     """Training failed although its options are valid: a loss that is not finite, a full disk, a damaged checkpoint."""
 
 
+class NonFiniteError(GlassformerError, ArithmeticError):
+    """A model whose outputs are not finite numbers."""
+
+
 class Stopped(GlassformerError):  # noqa: N818  (it is not an error)
     """Training was stopped by a signal and has saved its state."""
 

@@ -122,7 +122,7 @@ def log_probabilities(model: EncoderDecoder, sentence: Sequence[int], output: Se
 def all_outputs(tokens: Sequence[int], limits: Limits) -> list[list[int]]:
     """Every output of some tokens: all that end in time, and all that are cut off."""
     outputs = [
-        [*before, limits.end]
+        [*before, *limits.ends]
         for length in range(limits.max_length)
         for before in itertools.product(tokens, repeat=length)
         if length >= limits.min_length

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from glassformer.decoding import Generator, Hypothesis, Limits, beam_search, greedy, sample, stream
 from glassformer.decoding.limits import Scorer
-from glassformer.errors import ConfigurationError, GlassformerError, InputError
+from glassformer.errors import ConfigurationError, GlassformerError, InputError, NonFiniteError
 from glassformer.parts import pad
 
 from .helpers import END, START, VOCABULARY, ByHand, lines, log_probabilities, seeds, talker
@@ -181,7 +181,8 @@ def test_what_may_come_keeps_the_models_log_probability_and_the_rest_has_none(
     logits = torch.randn(2, 3, 10) * 4
     before = logits.clone()
     limits = Limits(START, END, max_length=9, min_length=2, suppress=sorted(suppress))
-    scores = Scorer(limits, [[], [7, 7]], 2)(logits, length, [0, 1])
+    written = torch.full((2, 3, length), 2)
+    scores = Scorer(limits, [[], [7, 7]], [lines(2)], greedily=True)(logits, written, [0, 1])
     plain = logits.log_softmax(dim=-1)
     forbidden = suppress | ({END} if length < 2 else set())
     for token in range(10):
@@ -236,3 +237,109 @@ def test_a_beginning_of_something_else_is_refused_in_a_sentence(decode: Decode, 
 def test_decoding_nothing_is_refused_in_a_sentence(decode: Decode, inputs: tuple[Any, ...], found: str) -> None:
     with pytest.raises(InputError, match=f"needs the model's inputs as tensors, the source first, but {found}"):
         decode(talker(1), *inputs, limits=Limits(START, END))
+
+
+# --- what depends on the history
+
+
+def banned_by_hand(history: list[int], limits: Limits) -> set[int]:
+    """The tokens that must not follow, found by looking at each place of the history."""
+    size, found = limits.no_repeat_ngram, set()
+    if size:
+        last = history[len(history) - size + 1 :]
+        found |= {
+            history[at + size - 1] for at in range(len(history) - size + 1) if history[at : at + size - 1] == last
+        }
+    for *begin, end in limits.suppress_sequences:
+        if len(begin) <= len(history) and history[len(history) - len(begin) :] == begin:
+            found.add(end)
+    return found
+
+
+tokens = st.integers(0, 4)
+
+
+@settings(max_examples=150)
+@given(
+    prompts=st.lists(st.lists(tokens, min_size=1, max_size=6), min_size=1, max_size=3),
+    written=st.lists(tokens, max_size=6),
+    size=st.integers(0, 4),
+    sequences=st.lists(st.lists(tokens, min_size=1, max_size=3), max_size=4),
+)
+def test_what_the_history_forbids_is_what_a_look_at_each_place_finds(
+    prompts: list[list[int]], written: list[int], size: int, sequences: list[list[int]]
+) -> None:
+    """Whatever the lengths of the other prompts."""
+    limits = Limits(None, 5, max_length=99, no_repeat_ngram=size, suppress_sequences=sequences)
+    score = Scorer(limits, None, pad(prompts), greedily=True)
+    so_far = torch.tensor(written, dtype=torch.long).expand(len(prompts), 2, -1)
+    scores = score(torch.zeros(len(prompts), 2, 6), so_far, range(len(prompts)))
+    for row, prompt in enumerate(prompts):
+        for beam in range(2):
+            assert {*scores[row, beam].isneginf().nonzero()[:, 0].tolist()} == banned_by_hand(prompt + written, limits)
+    last = len(prompts) - 1  # the others have ended
+    assert torch.equal(score(torch.zeros(1, 2, 6), so_far[:1], [last])[0], scores[last])
+
+
+@every_way
+def test_any_of_several_end_tokens_ends_an_output(decode: Decode) -> None:
+    model = ByHand({(): [0, 0, 1, 0], (2,): [0, 0, 0, 1]}, [0, 1, 0, 0])
+    found = decode(model, lines(), limits=Limits(START, [END, 3], max_length=6))[0]
+    assert (found.tokens, found.finished, len(found.log_probabilities)) == ([2], True, 2)
+    found = decode(model, lines(), limits=Limits(START, END, max_length=6))[0]
+    assert (found.tokens, found.finished) == ([2, 3], True)
+    with pytest.raises(InputError, match="probability 0"):
+        decode(model, lines(), limits=Limits(START, [END, 3], max_length=6, min_length=2))
+
+
+@every_way
+def test_forced_tokens_are_certain(decode: Decode) -> None:
+    limits = Limits(START, END, max_length=4, forced_first=9, forced_last=END)
+    for found in decode(talker(1, end_bias=-50.0), *pad(SENTENCES), limits=limits):
+        assert (len(found.tokens), found.tokens[0], found.finished) == (3, 9, True)
+        assert found.log_probabilities[0] == found.log_probabilities[-1] == 0.0
+    free = Limits(None, END, max_length=4, forced_first=9)
+    scores = Scorer(free, None, pad([[3], [3, 4]]), greedily=True)(torch.zeros(2, 1, 12), torch.zeros(2, 1, 0), [0, 1])
+    assert scores[0, 0].isfinite().tolist() == [token == 9 for token in range(12)]
+    assert scores[1, 0].isfinite().all()  # as in `transformers`, it follows one token only
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 0, not -1"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty must be above 0, not 0.0"),
+        ({"end": ()}, "there must be at least one end token"),
+        ({"suppress_sequences": [[]]}, "suppress_sequences has an empty sequence"),
+    ],
+)
+def test_rules_that_cannot_be_are_refused_in_a_sentence(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        Limits(**{"start": START, "end": END, **options})
+
+
+# --- outputs that are not finite
+
+
+@every_way
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("step", [0, 2, 3])
+def test_outputs_that_are_not_finite_are_refused_in_a_sentence(decode: Decode, value: float, step: int) -> None:
+    class Broken:
+        """A model one of whose logits is not finite at a step, for the second sentence."""
+
+        steps = 0
+
+        def start(self, source: Any) -> Any:
+            return ByHand({}, []).start(source)
+
+        def step(self, state: Any, tokens: Any) -> tuple[Any, Any]:
+            logits = torch.zeros(*tokens.shape, 6)
+            logits[..., END] = -50.0
+            if self.steps == step:
+                logits[1, :, 3] = value
+            self.steps += 1
+            return logits, ByHand({}, [1 / 6] * 6).step(state, tokens)[1]
+
+    with pytest.raises(NonFiniteError, match=r"sentence 1: the model's outputs are not finite numbers: .* train\.lr"):
+        decode(Broken(), lines(2), limits=Limits(START, END, max_length=4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 import glassformer as gf
 from glassformer import interop
+from glassformer.errors import NonFiniteError
 from glassformer.models import bart, bert, gpt2, marian, vit
 from glassformer.recipe import Tokenizer as Section
 from glassformer.runs import import_run
@@ -63,6 +65,45 @@ def test_a_language_model_is_imported_generates_and_is_exported(
     tokens = torch.tensor([Tokenizer.load(out / "tokenizer.json", complete=False).encode("the dog")])
     with torch.inference_mode():
         torch.testing.assert_close(interop.load(run)(tokens), theirs(tokens).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_generation_settings_are_used_and_options_override_them(
+    command: Command, language_model: Path, tmp_path: Path
+) -> None:
+    settings = {"do_sample": True, "temperature": 2.0, "top_k": 5, "max_new_tokens": 6}
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(language_model, checkpoint)
+    (checkpoint / "generation_config.json").write_text(json.dumps(settings))
+    run, plain = tmp_path / "run", tmp_path / "plain"
+    assert command("import", checkpoint, run).code == command("import", language_model, plain).code == 0
+
+    def generate(folder: Path, *options: str) -> str:
+        answer = command("generate", "--run", folder, "the dog", *options)
+        assert answer.code == 0, answer.err
+        return answer.out
+
+    drawn = generate(run)
+    assert drawn == generate(plain, "--temperature", "2", "--top-k", "5", "--length", "6") == generate(run, "--stream")
+    assert drawn != generate(run, "--seed", "1")
+    for options in (("--temperature", "0"), ("--beam", "1"), ("--temperature", "0", "--stream")):
+        assert generate(run, *options) == generate(plain, "--length", "6") != drawn
+    assert generate(run, "--beam", "3") == generate(plain, "--length", "6", "--beam", "3")
+    complains(
+        command("generate", "--run", run, "a", "--beam", "3", "--stream"), 2, "leave out --temperature and --stream"
+    )
+    (checkpoint / "generation_config.json").write_text(json.dumps({"penalty_alpha": 0.6}))
+    complains(command("import", checkpoint, tmp_path / "x"), 2, "penalty_alpha is 0.6, which is not supported")
+
+
+def test_a_model_whose_outputs_are_not_finite_is_refused(language_model: Path, tmp_path: Path) -> None:
+    run = import_run(language_model, tmp_path / "run")
+    with torch.no_grad():
+        next(run.model.parameters()).fill_(torch.nan)
+    for beam in (1, 3):
+        with pytest.raises(NonFiniteError, match="the model's outputs are not finite numbers: its weights are damaged"):
+            run.generate(["the dog"], beam=beam)
+    with pytest.raises(NonFiniteError):
+        list(run.stream("the dog"))
 
 
 def test_a_translator_is_imported_and_translates(command: Command, tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -193,7 +234,9 @@ def test_special_tokens_are_those_of_the_checkpoint(tmp_path: Path) -> None:
     assert (tmp_path / "two" / "generation_config.json").is_file()
     assert max(other.ids) < 17  # the table has 30 rows, but there are 17 letters
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": "</s>"}))
-    with pytest.raises(gf.InputError, match=r"does not number its special tokens"):
+    with pytest.raises(
+        gf.InputError, match=r"eos_token_id has .</s>., but the vocabulary of the model has the ids 0 to 29"
+    ):
         _imported(folder, tmp_path / "three")
     (folder / "generation_config.json").write_text("{")
     with pytest.raises(gf.InputError, match=r"generation_config.json cannot be read"):

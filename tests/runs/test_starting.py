@@ -142,7 +142,8 @@ def test_special_tokens_stand_around_sources_and_before_targets(sizes: list[tupl
 def test_long_texts_are_cut_inside_their_frame() -> None:
     tokenizer = Tokenizer.train([], Section(kind="byte"))
     tokenizer.add_frame()
-    special_tokens = framed_special_tokens(tokenizer.end, tokenizer.end, tokenizer.pad, [], tokenizer, tokenizer)
+    special_tokens = SpecialTokens(tokenizer.end, tokenizer.end, tokenizer.pad)
+    special_tokens = framed_special_tokens(special_tokens, tokenizer, tokenizer)
     start, end, a = tokenizer.start, tokenizer.end, tokenizer.encode("a")[0]
     assert (special_tokens.source_prefix, special_tokens.source_suffix, special_tokens.target_prefix) == (
         [start],

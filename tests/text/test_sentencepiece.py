@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from glassformer.errors import InputError
@@ -45,6 +45,59 @@ words = st.sampled_from([*" ".join(TEXTS[:4]).split(), "ﬁsh", "ξ", "🎉", " 
 def test_the_ids_are_sentencepiece_s(both: tuple[Tokenizer, Any], text: str) -> None:
     ours, theirs = both
     assert ours.encode(text) == theirs.encode(text)
+
+
+ODD = [
+    *("</s>", "<s>", "<unk>", "<0x41>", "▁", "▁a", "\t", "\n", "\r", " ", "  ", "\u3000", "\u00a0", "\u200b", "\ufeff"),
+    *("e´´", "´", "ｶﾞ", "ｶ", "ﾊﾟ", "カ", "e\u0301", "ﬁ", "Ⅻ", "ß", "İ", "ſ", "A", "É", "…"),
+    *("½", "🎉", "한", "x", "\x01", "cat"),
+]  # fmt: skip
+odd = st.lists(st.sampled_from(ODD), min_size=1, max_size=7).map("".join)
+NORMALISATIONS = ["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"]
+OPTIONS = [{}, {"add_dummy_prefix": False}, {"remove_extra_whitespaces": False}, {"byte_fallback": True}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("rule", NORMALISATIONS)
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_odd_texts_are_normalised_as_by_sentencepiece(
+    kind: str, rule: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    size = {"vocab_size": 330 if "byte_fallback" in options else 80}
+    size |= {"hard_vocab_limit": False} if kind == "unigram" else {}
+    ours, theirs = trained(tmp_path, model_type=kind, normalization_rule_name=rule, **size, **options)
+    ours.save(tmp_path / "tokenizer.json")
+    again = Tokenizer.load(tmp_path / "tokenizer.json")
+
+    @settings(max_examples=40, deadline=None)
+    @given(odd)
+    @example("a </s> b")
+    @example("\t a\n")
+    def equal(text: str) -> None:
+        assert ours.encode(text) == theirs.encode(text) == again.encode(text)
+
+    equal()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"treat_whitespace_as_suffix": True}, "has treat_whitespace_as_suffix, which cannot be read"),
+        (
+            {"user_defined_symbols": ["<s", "s>", "/s", "</"]},
+            "texts that spell its control piece '<s>' would become it",
+        ),
+    ],
+)
+def test_what_cannot_be_read_alike_is_refused(options: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=sentence):
+        trained(tmp_path, model_type="unigram", vocab_size=80, hard_vocab_limit=False, **options)
+
+
+def test_normalisation_rules_of_one_s_own_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rules.tsv").write_text("61 65\tE4\n")  # ae becomes ä
+    with pytest.raises(InputError, match="has normalisation rules of its own, which cannot be read"):
+        trained(tmp_path, vocab_size=80, hard_vocab_limit=False, normalization_rule_tsv=str(tmp_path / "rules.tsv"))
 
 
 def test_text_comes_back(both: tuple[Tokenizer, Any]) -> None:

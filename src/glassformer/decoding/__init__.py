@@ -1,10 +1,12 @@
 """Decoding: greedy, sampling and beam search for every model that has `start` and `step`."""
 
+from glassformer.decoding.beam import EarlyStopping as EarlyStopping
 from glassformer.decoding.beam import beam_search as beam_search
 from glassformer.decoding.limits import Limits as Limits
 from glassformer.decoding.protocol import Generator as Generator
 from glassformer.decoding.protocol import Hypothesis as Hypothesis
 from glassformer.decoding.sampling import Sampler as Sampler
+from glassformer.decoding.stepwise import Choose as Choose
 from glassformer.decoding.stepwise import Written as Written
 from glassformer.decoding.stepwise import collect as collect
 from glassformer.decoding.stepwise import greedy as greedy

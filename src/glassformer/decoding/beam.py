@@ -5,11 +5,15 @@ An output with tokens y₁ … yₙ (the end token included) has the score
     score(y) = Σ log p(yᵢ | y₁ … yᵢ₋₁, source) / n^α
 
 where α is the length penalty: 0 ranks by probability, which favours short outputs; 1 by the average per token.
-Each step considers the 2k most likely continuations of a sentence's k beams. Those that end, and are among the k most
-likely, are finished outputs; the k most likely others are the next beams.
+Each step considers the 2k most likely continuations of a sentence's k beams (with e end tokens, the (1 + e) k most
+likely). Those that end, and are among the k most likely, are finished outputs; the k most likely others are the next
+beams.
 
 The search of a sentence stops when its result cannot change: log-probabilities only fall, so no continuation of a beam
-with log-probability s can score above s / L^α, where L is the maximum length (the next length if α < 0).
+with log-probability s can score above s / L^α, where L is the maximum length (the next length if α < 0). With early
+stopping it stops as soon as there are k finished outputs ("filled"), or when in addition no beam would score above
+them if it had ended at its present length ("estimated"); a better output may be missed. `generate` of `transformers`
+calls these three rules early_stopping = "never", True and False.
 
 B sentences, k beams, C candidates, V vocabulary, t length so far
 """
@@ -20,14 +24,24 @@ import math
 from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from glassformer.decoding.limits import Limits, Prefix, Scorer
-from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of, first_tokens, parts_of
-from glassformer.errors import ConfigurationError, InputError
+from glassformer.decoding.protocol import (
+    NOT_FINITE,
+    Generator,
+    Hypothesis,
+    evaluating,
+    first_of,
+    first_tokens,
+    parts_of,
+)
+from glassformer.errors import ConfigurationError, InputError, NonFiniteError
+
+EarlyStopping = Literal["never", "estimated", "filled"]
 
 
 @dataclass
@@ -93,13 +107,13 @@ def length_penalised(log_probability: float, length: int, alpha: float) -> float
 class BestHypotheses:
     """The best finished outputs of one sentence so far, best first."""
 
-    def __init__(self, best: int, limits: Limits, alpha: float) -> None:
-        self.best, self.limits, self.alpha = best, limits, alpha
+    def __init__(self, best: int, limits: Limits, alpha: float, early: EarlyStopping = "never") -> None:
+        self.best, self.limits, self.alpha, self.early = best, limits, alpha, early
         self.hypotheses: list[Hypothesis] = []
 
     def add(self, tokens: list[int], log_probabilities: list[float], log_probability: float) -> None:
         """Add an output if it is among the best."""
-        finished = tokens[-1] == self.limits.end
+        finished = tokens[-1] in self.limits.ends
         score = length_penalised(log_probability, len(tokens), self.alpha)
         written = tokens[:-1] if finished else tokens
         insort(
@@ -110,12 +124,14 @@ class BestHypotheses:
         del self.hypotheses[self.best :]
 
     def settled(self, log_probability: float, length: int) -> bool:
-        """Whether no beam with at most this log-probability and at least this length can change the result."""
+        """Whether the search stops, where the best beam has this log-probability and this length."""
         if log_probability == -math.inf:
             return True
-        reach = self.limits.max_length if self.alpha > 0 else length + 1
-        bound = length_penalised(log_probability, reach, self.alpha)
-        return len(self.hypotheses) == self.best and self.hypotheses[-1].score >= bound
+        if len(self.hypotheses) < self.best or self.early == "filled":
+            return len(self.hypotheses) == self.best
+        never = self.limits.max_length if self.alpha > 0 else length + 1
+        reach = never if self.early == "never" else length
+        return self.hypotheses[-1].score >= length_penalised(log_probability, reach, self.alpha)
 
 
 @torch.inference_mode()
@@ -126,6 +142,7 @@ def beam_search(
     width: int = 5,
     best: int = 1,
     length_penalty: float = 1.0,
+    early_stopping: EarlyStopping = "never",
     prefix: Prefix | None = None,
     watch: Callable[[Expansion], None] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -140,11 +157,16 @@ def beam_search(
         raise ConfigurationError(f"the length penalty must be a number from -10 to 10, not {length_penalty}")
     if not 1 <= best <= width:
         raise ConfigurationError(f"the number of outputs must be from 1 to the beam width ({width}), not {best}")
+    if early_stopping not in get_args(EarlyStopping):
+        known = ", ".join(get_args(EarlyStopping))
+        raise ConfigurationError(f"early_stopping must be one of {known}, not {early_stopping!r}")
     source = first_of(inputs)
     with evaluating(parts_of(model)):
         state = model.start(*inputs)
-        found = [BestHypotheses(best, limits, length_penalty) for _ in source]
-        score = Scorer(limits, prefix, len(found))
+        collected = best if early_stopping == "never" else width
+        found = [BestHypotheses(collected, limits, length_penalty, early_stopping) for _ in source]
+        score = Scorer(limits, prefix, inputs, greedily=False)
+        ends = torch.tensor(limits.ends, device=source.device)
         sentences = list(range(len(found)))
         paths = Paths.empty(len(found), source.device)
         tokens = first_tokens(state, limits.start, len(found), source.device)
@@ -152,8 +174,8 @@ def beam_search(
             logits, state = model.step(state, tokens)
             if width > logits.shape[-1]:
                 raise ConfigurationError(f"the beam width {width} is above the vocabulary size {logits.shape[-1]}")
-            candidates = paths.extend(score(logits, length - 1, sentences), 2 * width)
-            closing = candidates.tokens[:, :, -1] == limits.end
+            candidates = paths.extend(score(logits, paths.tokens, sentences), (1 + len(limits.ends)) * width)
+            closing = (candidates.tokens[:, :, -1:] == ends).any(dim=-1)
             if length == limits.max_length:
                 closing = torch.ones_like(closing)
             finished = closing & candidates.scores.isfinite()
@@ -166,7 +188,10 @@ def beam_search(
                 watch(Expansion(sentences, candidates, finished, kept, beams, length_penalty))
             paths = candidates.select(beams)
             paths.scores = scores  # -inf for paths that have ended
-            highest = scores[:, 0].tolist()
+            likeliest, highest = torch.stack((candidates.scores[:, 0], scores[:, 0])).tolist()
+            for sentence, total in zip(sentences, likeliest, strict=True):
+                if math.isnan(total):
+                    raise NonFiniteError(NOT_FINITE.format(sentence))
             open_rows = [row for row, s in enumerate(sentences) if not found[s].settled(highest[row], length)]
             if not open_rows:
                 break
@@ -179,7 +204,7 @@ def beam_search(
     for sentence, outputs in enumerate(found):
         if not outputs.hypotheses:
             raise InputError(f"sentence {sentence}: every allowed output has probability 0")
-    return [outputs.hypotheses for outputs in found]
+    return [outputs.hypotheses[:best] for outputs in found]
 
 
 def _finish(candidates: Paths, finished: Tensor, found: list[BestHypotheses]) -> None:

@@ -1,6 +1,8 @@
 """Limits: which outputs are allowed, and how the logits of a model are restricted to them.
 
-B sentences, k beams, V vocabulary, t length of a prefix
+The rules are those of `generate` in `transformers`, and mean the same.
+
+B sentences, k beams, V vocabulary, t length so far, H length of the history, N tokens that are not allowed
 """
 
 from __future__ import annotations
@@ -8,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from glassformer.decoding.history import Histories, among, completing, penalised, repeating, tables
 from glassformer.errors import ConfigurationError, InputError
 
 # The first tokens of each output; as a tensor (B, t), all have the same length.
@@ -22,33 +26,65 @@ Prefix = Sequence[Sequence[int]] | Tensor
 class Limits:
     """Which outputs are allowed.
 
-    `start` is the first input of the decoder (None: it continues a prompt), `end` is the last token of an output.
-    `max_length` counts all generated tokens, the end token included; `min_length` counts the tokens before it. Tokens
-    in `suppress` are never generated.
+    `start` is the first input of the decoder (None: it continues a prompt), `end` is the last token of an output, or
+    several tokens of which any is. `max_length` counts all generated tokens, the end token included; `min_length`
+    counts the tokens before it. Tokens in `suppress` and sequences of tokens in `suppress_sequences` are never
+    generated, nor is a sequence of `no_repeat_ngram` tokens that is in the history already (0: it may be).
+
+    A `repetition_penalty` above 1 makes the tokens of the history less likely. `forced_first` is the token after a
+    history of one token, `forced_last` is the last one of `max_length`; both get the log-probability 0. With
+    `renormalise`, the probabilities of the allowed tokens are scaled to the sum 1.
     """
 
     start: int | None
-    end: int
+    end: int | Sequence[int]
     max_length: int = 256
     min_length: int = 0
     suppress: Sequence[int] = ()
+    suppress_sequences: Sequence[Sequence[int]] = ()
+    no_repeat_ngram: int = 0
+    repetition_penalty: float = 1.0
+    forced_first: int | None = None
+    forced_last: int | None = None
+    renormalise: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse lengths that are impossible."""
+        """Refuse values that are impossible."""
         if self.max_length < 1:
             raise ConfigurationError(f"max_length must be at least 1, not {self.max_length}")
         if not 0 <= self.min_length <= self.max_length:
             raise ConfigurationError(
                 f"min_length must be from 0 to max_length ({self.max_length}), not {self.min_length}"
             )
+        if self.no_repeat_ngram < 0:
+            raise ConfigurationError(f"no_repeat_ngram must be at least 0, not {self.no_repeat_ngram}")
+        if not 0 < self.repetition_penalty < torch.inf:
+            raise ConfigurationError(f"repetition_penalty must be above 0, not {self.repetition_penalty}")
+        if not self.ends:
+            raise ConfigurationError("there must be at least one end token")
+        if not all(self.suppress_sequences):
+            raise ConfigurationError("suppress_sequences has an empty sequence")
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end an output."""
+        return (self.end,) if isinstance(self.end, int) else tuple(self.end)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether what may come next depends on the history."""
+        rules = self.suppress_sequences or self.no_repeat_ngram or self.forced_first is not None
+        return bool(rules) or self.repetition_penalty != 1
 
     def check(self, vocabulary: int, given: int | None = 0) -> None:
         """Refuse ids that are not in the vocabulary, and limits that suppress the whole vocabulary.
 
         `given` is the number of prefix tokens before the first token that the model chooses; None: it chooses none.
         """
-        named = [("start", self.start), ("end", self.end), *(("suppress", token) for token in self.suppress)]
-        for name, token in named:
+        named = [("start", self.start), *(("end", token) for token in self.ends)]
+        named += [("suppress", token) for token in self.suppress]
+        named += [("suppress_sequences", token) for tokens in self.suppress_sequences for token in tokens]
+        for name, token in [*named, ("forced_first", self.forced_first), ("forced_last", self.forced_last)]:
             if token is not None and not 0 <= token < vocabulary:
                 raise ConfigurationError(
                     f"the {name} token {token} is not in the vocabulary, which has the ids 0 to {vocabulary - 1}"
@@ -57,50 +93,85 @@ class Limits:
             raise ConfigurationError("every token of the vocabulary is suppressed: no output is possible")
 
     def banned(self, length: int) -> list[int]:
-        """The tokens that are not allowed after `length` others."""
-        return [*self.suppress, *([self.end] if length < self.min_length else [])]
+        """The tokens that are not allowed after `length` others, whatever these are."""
+        return [*self.suppress, *(self.ends if length < self.min_length else [])]
 
 
 class Scorer:
     """Turns the logits of a model into log-probabilities of the allowed next tokens.
 
     Other tokens get -inf; allowed tokens keep the log-probability of the model, so that the score of an output is the
-    one that the model gives it. A prefix overrides the limits, because the user chose it.
+    one that the model gives it, unless limits with a repetition penalty or `renormalise` change it. A prefix overrides
+    the limits, because the user chose it.
+
+    `greedily` says what a repetition penalty changes: the logits if one token is chosen at a time, the
+    log-probabilities if the sums of whole outputs are compared.
     """
 
-    def __init__(self, limits: Limits, prefix: Prefix | None, sentences: int) -> None:
-        self.limits, self.prefix = limits, None if prefix is None else _lists(prefix)
-        if self.prefix is not None and len(self.prefix) != sentences:
+    def __init__(self, limits: Limits, prefix: Prefix | None, inputs: Sequence[Any], greedily: bool) -> None:
+        self.limits, self.prefix, self.greedily = limits, None if prefix is None else _lists(prefix), greedily
+        if self.prefix is not None and len(self.prefix) != len(inputs[0]):
             raise InputError(
-                f"there are {len(self.prefix)} prefixes for {sentences} sentences: expected one each (it may be empty)"
+                f"there are {len(self.prefix)} prefixes for {len(inputs[0])} sentences: "
+                "expected one each (it may be empty)"
             )
         for tokens in self.prefix or ():
             if len(tokens) > limits.max_length:
                 raise InputError(f"a prefix of {len(tokens)} tokens does not fit into max_length {limits.max_length}")
-            if limits.end in tokens:
-                raise InputError(f"a prefix contains the end token {limits.end}: no token can follow it")
+            for end in {*limits.ends} & {*tokens}:
+                raise InputError(f"a prefix contains the end token {end}: no token can follow it")
         self._checked = False
+        self._histories = Histories(limits.start, inputs) if limits.looks_back else None
+        # Created once, because a copy at each step would wait for the device.
+        self._sequences = tables(limits.suppress_sequences, inputs[0].device)
         self._banned: dict[bool, Tensor] = {}  # by whether the output may end
 
-    def __call__(self, logits: Tensor, length: int, sentences: Sequence[int]) -> Tensor:
-        """Log-probabilities (B, k, V) of the next token after `length` tokens of these sentences."""
+    def __call__(self, logits: Tensor, written: Tensor, sentences: Sequence[int]) -> Tensor:
+        """Log-probabilities (B, k, V) of the next token of these sentences after those written so far, (B, k, t)."""
+        length = written.shape[-1]
         if not self._checked:
             self._check(logits.shape[-1])
-        scores = logits.float().log_softmax(dim=-1)
-        forced = [(row, token, scores[row, :, token].clone()) for row, token in self._forced(length, sentences)]
-        may_end = length >= self.limits.min_length
-        if may_end not in self._banned:  # created once, because a copy at each step would wait for the device
-            banned = torch.tensor(self.limits.banned(length), dtype=torch.long)
-            self._banned[may_end] = banned.to(scores.device)
-        scores.index_fill_(-1, self._banned[may_end], -torch.inf)
-        for row, token, score in forced:
-            if not score.isfinite().any():
+        history = None if self._histories is None else self._histories.after(written, sentences)  # (B, k, H)
+        scores = self._log_probabilities(logits.float(), history)
+        prefixed = [(row, token, scores[row, :, token].clone()) for row, token in self._prefixed(length, sentences)]
+        scores = self._restricted(scores, length, history)
+        for row, token, score in prefixed:
+            if score.isneginf().all():
                 raise InputError(f"the prefix token {token} has probability 0: it cannot be forced")
             scores[row] = -torch.inf
             scores[row, :, token] = score
+        if self.limits.renormalise:  # where nothing is allowed, all stays -inf
+            scores -= scores.logsumexp(dim=-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
         return scores
 
-    def _forced(self, length: int, sentences: Sequence[int]) -> list[tuple[int, int]]:
+    def _log_probabilities(self, logits: Tensor, history: Tensor | None) -> Tensor:
+        """Log-probabilities (B, k, V), with the repetition penalty; the logits are not written over."""
+        penalty = self.limits.repetition_penalty
+        if history is None or penalty == 1:
+            return logits.log_softmax(dim=-1)
+        if self.greedily:
+            return penalised(logits, history, penalty).log_softmax(dim=-1)
+        return penalised(logits.log_softmax(dim=-1), history, penalty)
+
+    def _restricted(self, scores: Tensor, length: int, history: Tensor | None) -> Tensor:
+        """Scores (B, k, V), which are written over, with -inf for tokens that are not allowed."""
+        limits, may_end = self.limits, length >= self.limits.min_length
+        if may_end not in self._banned:
+            self._banned[may_end] = torch.tensor(limits.banned(length), dtype=torch.long).to(scores.device)
+        scores.index_fill_(-1, self._banned[may_end], -torch.inf)
+        if history is not None:
+            for tokens in completing(history, self._sequences):  # (B, k, N)
+                scores.masked_fill_(among(tokens, scores.shape[-1]), -torch.inf)
+            if limits.no_repeat_ngram:
+                scores.masked_fill_(among(repeating(history, limits.no_repeat_ngram), scores.shape[-1]), -torch.inf)
+            if limits.forced_first is not None and length == 0:
+                alone = (history >= 0).sum(dim=-1, keepdim=True) == 1  # (B, k, 1)
+                scores = torch.where(alone, _only(limits.forced_first, scores), scores)
+        if limits.forced_last is not None and length == limits.max_length - 1:
+            scores = _only(limits.forced_last, scores)
+        return scores
+
+    def _prefixed(self, length: int, sentences: Sequence[int]) -> list[tuple[int, int]]:
         """The rows whose next token is in the prefix, and that token."""
         prefixes = [self.prefix[sentence] for sentence in sentences] if self.prefix else []
         return [(row, tokens[length]) for row, tokens in enumerate(prefixes) if length < len(tokens)]
@@ -112,6 +183,13 @@ class Scorer:
         if wrong:
             raise InputError(f"a prefix has the id {wrong[0]}, but the vocabulary has the ids 0 to {vocabulary - 1}")
         self._checked = True
+
+
+def _only(token: int, scores: Tensor) -> Tensor:
+    """Scores in which one token is certain."""
+    certain = torch.full_like(scores, -torch.inf)
+    certain[..., token] = 0.0
+    return certain
 
 
 def _lists(prefix: Prefix) -> list[list[int]]:

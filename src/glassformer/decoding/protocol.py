@@ -15,6 +15,11 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, InputError
 
+NOT_FINITE = (
+    "sentence {}: the model's outputs are not finite numbers: its weights are damaged or its training diverged; "
+    "use another checkpoint, or train again with a lower train.lr"
+)
+
 
 class Generator(Protocol):
     """A model that generates one token after another, for k beams of each of B sentences.
@@ -37,7 +42,8 @@ class Hypothesis:
     """One output: its tokens without start and end token, and their log-probabilities.
 
     `log_probabilities` has one number per token, and one for the end token if the output is `finished`;
-    `log_probability` is their sum. `score` is the sum with the length penalty, by which the search ranks.
+    `log_probability` is their sum. `score` is the sum with the length penalty, by which the search ranks. Limits with a
+    repetition penalty, forced tokens or `renormalise` change all of them.
     """
 
     tokens: list[int]

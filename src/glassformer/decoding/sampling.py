@@ -33,7 +33,7 @@ class Sampler:
         top_k: int | None = None,
         top_p: float | None = None,
         min_p: float | None = None,
-        seed: int | Sequence[int] = 0,
+        seed: int | Sequence[int | str] = 0,
     ) -> None:
         if not 0 < temperature < math.inf:
             raise ConfigurationError(
@@ -47,6 +47,10 @@ class Sampler:
             raise ConfigurationError(f"min_p must be from 0 to 1, not {min_p}")
         self.temperature, self.top_k, self.top_p, self.min_p, self.seed = temperature, top_k, top_p, min_p, seed
         self._random: dict[int, random.Random] = {}
+
+    def seeded(self, seeds: Sequence[int | str]) -> Sampler:
+        """The same sampler with new random numbers, and a seed for each sentence."""
+        return Sampler(self.temperature, self.top_k, self.top_p, self.min_p, seeds)
 
     def __call__(self, scores: Tensor, sentences: Sequence[int]) -> Tensor:
         """Draw one token (B) for each of these sentences from log-probabilities (B, V)."""

@@ -1,12 +1,12 @@
 """Stepwise decoding: greedy and sampling append one token at a time; `stream` yields tokens as they are chosen.
 
-B sentences, V vocabulary
+B sentences, V vocabulary, t length so far
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,17 @@ import torch
 from torch import Tensor
 
 from glassformer.decoding.limits import Limits, Prefix, Scorer
-from glassformer.decoding.protocol import Generator, Hypothesis, evaluating, first_of, first_tokens, parts_of
+from glassformer.decoding.protocol import (
+    NOT_FINITE,
+    Generator,
+    Hypothesis,
+    evaluating,
+    first_of,
+    first_tokens,
+    parts_of,
+)
 from glassformer.decoding.sampling import Sampler
-from glassformer.errors import InputError
+from glassformer.errors import InputError, NonFiniteError
 
 Choose = Callable[[Tensor, Sequence[int]], Tensor]  # log-probabilities (B, V) of some sentences to tokens (B)
 
@@ -47,31 +55,35 @@ def stream(
     with evaluating(parts):
         state = model.start(*inputs)
     sentences = list(range(len(source)))
-    score = Scorer(limits, prefix, len(sentences))
+    score, ends = Scorer(limits, prefix, inputs, greedily=True), {*limits.ends}
     tokens = first_tokens(state, limits.start, len(sentences), source.device)
-    for length in range(limits.max_length):
+    so_far = torch.empty(len(sentences), 1, 0, dtype=torch.long, device=source.device)  # (B, 1, t)
+    for _ in range(limits.max_length):
         with evaluating(parts):
             logits, state = model.step(state, tokens)
-        scores = score(logits, length, sentences)[:, 0]  # (B, V)
+        scores = score(logits, so_far, sentences)[:, 0]  # (B, V)
         chosen = choose(scores, sentences)  # (B)
         written = chosen.tolist()
         for event in zip(sentences, written, scores.gather(1, chosen[:, None])[:, 0].tolist(), strict=True):
+            if math.isnan(event[2]):
+                raise NonFiniteError(NOT_FINITE.format(event[0]))
             if not math.isfinite(event[2]):
                 raise InputError(f"sentence {event[0]}: every allowed next token has probability 0")
             yield Written(*event)
-        unfinished = [row for row, token in enumerate(written) if token != limits.end]
+        unfinished = [row for row, token in enumerate(written) if token not in ends]
         if not unfinished:
             return
         if len(unfinished) < len(sentences):
             rows = torch.tensor(unfinished, device=chosen.device)
             state.select(torch.zeros_like(rows)[:, None], rows)
-            chosen, sentences = chosen[rows], [sentences[row] for row in unfinished]
+            chosen, so_far, sentences = chosen[rows], so_far[rows], [sentences[row] for row in unfinished]
         tokens = chosen[:, None]  # (B, 1)
+        so_far = torch.cat((so_far, tokens[:, None]), dim=-1)
 
 
 def greedy(model: Generator, *inputs: Any, limits: Limits, prefix: Prefix | None = None) -> list[Hypothesis]:
     """One output per sentence: the most likely token at each step."""
-    return collect(stream(model, *inputs, limits=limits, prefix=prefix), len(first_of(inputs)), limits.end)
+    return collect(stream(model, *inputs, limits=limits, prefix=prefix), len(first_of(inputs)), limits.ends)
 
 
 def sample(
@@ -91,10 +103,10 @@ def sample(
     """
     choose = Sampler(temperature, top_k, top_p, min_p, seed)
     events = stream(model, *inputs, limits=limits, choose=choose, prefix=prefix)
-    return collect(events, len(first_of(inputs)), limits.end)
+    return collect(events, len(first_of(inputs)), limits.ends)
 
 
-def collect(events: Iterable[Written], sentences: int, end: int) -> list[Hypothesis]:
+def collect(events: Iterable[Written], sentences: int, ends: Collection[int]) -> list[Hypothesis]:
     """One hypothesis per sentence from the events of `stream`."""
     tokens: list[list[int]] = [[] for _ in range(sentences)]
     scores: list[list[float]] = [[] for _ in range(sentences)]
@@ -103,6 +115,6 @@ def collect(events: Iterable[Written], sentences: int, end: int) -> list[Hypothe
         scores[event.sentence].append(event.log_probability)
     outputs = []
     for written, each in zip(tokens, scores, strict=True):
-        finished = written[-1] == end
+        finished = written[-1] in ends
         outputs.append(Hypothesis(written[:-1] if finished else written, sum(each), sum(each), each, finished))
     return outputs

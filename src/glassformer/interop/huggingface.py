@@ -5,7 +5,8 @@ tokenizer.json                     or source.tokenizer.json and target.tokenizer
 tokenizer_config.json              what `transformers` must know of the tokenizer beside its file
 preprocessor_config.json           of a model of images: how they are resized and scaled
 import.json, special_tokens.json    of an import, which is a run folder too: where it is from, its special tokens
-generation_config.json, …          files that only `transformers` reads, copied from an import to its export
+generation_config.json              how an import writes
+tokenizer_config.json, …            files that only `transformers` reads, copied from an import to its export
 
 This file knows no tasks: a run describes itself as `Exported`, and the caller decides which task suits an import.
 """
@@ -24,13 +25,8 @@ from torch import nn
 
 from glassformer.errors import InputError, RunError, TrainingError
 from glassformer.interop.checkpoints import CONFIG, INDEX, WRITING, find, load, read_config, save
-from glassformer.interop.special_tokens import (
-    GENERATION,
-    IMPORT,
-    SPECIAL_TOKENS,
-    checkpoint_special_tokens,
-    write_special_tokens,
-)
+from glassformer.interop.generation import GENERATION, checkpoint_special_tokens, decode_keys, keep_generation
+from glassformer.interop.special_tokens import IMPORT, SPECIAL_TOKENS, write_special_tokens
 from glassformer.models import EncoderDecoder
 from glassformer.models.family import blueprint_of
 from glassformer.text import SpecialTokens, Tokenizer
@@ -123,8 +119,10 @@ class Checkpoint:
         return tokenizers
 
     def special_tokens(self) -> SpecialTokens:
-        """Its special tokens; the model must know all of them."""
-        special = checkpoint_special_tokens(self.folder, self.tokenizers, isinstance(self.model, EncoderDecoder))
+        """Its special tokens, all of which the model must know; generation settings that cannot be used are refused."""
+        encoder_decoder = isinstance(self.model, EncoderDecoder)
+        decode_keys(self.folder, encoder_decoder)
+        special = checkpoint_special_tokens(self.folder, self.tokenizers, encoder_decoder)
         self._check_known(special)
         return special
 
@@ -160,6 +158,8 @@ def import_checkpoint(
             write_special_tokens(new, special)
         write_checksums(new, sorted(each.name for each in new.iterdir()))
         _copy(found, new)
+        if special is not None:
+            keep_generation(found, new)
         write_json(new / IMPORT, {"format": 2, "source": str(source)})
     return checkpoint
 

@@ -1,20 +1,21 @@
-"""Special tokens of a checkpoint: read from its files, kept in the folder of a run that started with it."""
+"""Special tokens of a checkpoint, kept in the folder of a run that started with it."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
-from glassformer.errors import InputError, RunError
-from glassformer.interop.checkpoints import read_config, read_object
+from glassformer.errors import RunError
+from glassformer.interop.generation import FORCED
 from glassformer.models import EncoderDecoder
-from glassformer.text import SpecialTokens, Tokenizer, framed_special_tokens
+from glassformer.text import SpecialTokens
 from glassformer.writing import write_json
 
-GENERATION, SPECIAL_TOKENS, IMPORT = "generation_config.json", "special_tokens.json", "import.json"
+SPECIAL_TOKENS, IMPORT = "special_tokens.json", "import.json"
 OLD_FILE = "habits.json"  # of Glassformer 0.1, with other keys
 OLD_KEYS = {
     "never": "suppressed",
@@ -22,26 +23,6 @@ OLD_KEYS = {
     "after": "source_suffix",
     "lead": "target_prefix",
 }
-
-
-def checkpoint_special_tokens(
-    folder: Path, tokenizers: tuple[Tokenizer, Tokenizer], encoder_decoder: bool = True
-) -> SpecialTokens:
-    """The special tokens of a checkpoint: as its files number them; where they are silent, as its tokenizer does."""
-    generation = folder / GENERATION  # where newer checkpoints number them
-    config = read_config(folder) | (read_object(generation, "") if generation.exists() else {})
-    numbered = {key: value for key, value in config.items() if value is not None}
-    source, target = tokenizers
-    keys = ("decoder_start_token_id", "bos_token_id", "pad_token_id") if encoder_decoder else ("bos_token_id",)
-    try:
-        ends = numbered.get("eos_token_id", target.end)
-        end = int(ends[0] if isinstance(ends, list) else ends)
-        pad = int(numbered.get("pad_token_id", end))
-        start = int(next((numbered[key] for key in keys if key in numbered), target.start))
-        never = [int(words[0]) for words in numbered.get("bad_words_ids", []) if len(words) == 1]
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{folder}: its config.json does not number its special tokens: {error}") from None
-    return framed_special_tokens(start, end, end if pad < 0 else pad, never, source, target)
 
 
 def write_special_tokens(folder: Path, special: SpecialTokens) -> None:
@@ -63,7 +44,16 @@ def read_special_tokens(folder: Path) -> SpecialTokens | None:
         raise RunError(f"{path} is damaged: {error}") from None
 
 
-def special_keys(model: nn.Module, special: SpecialTokens) -> dict[str, int]:
+def special_keys(model: nn.Module, special: SpecialTokens) -> dict[str, Any]:
     """The keys of config.json that number the special tokens of a model which writes."""
     start = "decoder_start_token_id" if isinstance(model, EncoderDecoder) else "bos_token_id"
-    return {"pad_token_id": special.pad, "eos_token_id": special.end, start: special.start}
+    ends = [special.end, *special.other_ends]
+    words = [[token] for token in special.suppressed] + special.suppressed_sequences
+    forced = zip(FORCED, (special.forced_first, special.forced_last), strict=True)
+    return {
+        "pad_token_id": special.pad,
+        "eos_token_id": ends if special.other_ends else special.end,
+        start: special.start,
+        **({"bad_words_ids": words} if special.suppressed_sequences else {}),
+        **{key: token for key, token in forced if token is not None},
+    }

@@ -57,6 +57,13 @@ def _checkpoint(recipe: Recipe) -> str | None:
     return None if recipe.pretrained is None else "model.pretrained brings its own tokenizer"
 
 
+def _not_searched(recipe: Recipe) -> str | None:
+    """Why there is no beam search, if there is none."""
+    if recipe.decode.temperature > 0:
+        return "decode.temperature is above 0: tokens are drawn"
+    return "decode.beam is 1: greedy" if recipe.decode.beam == 1 else None
+
+
 def _impatient(recipe: Recipe) -> str | None:
     train = recipe.train
     never = train.tokens is None and train.patience * train.validate_every >= train.steps
@@ -85,7 +92,12 @@ RULES: list[tuple[tuple[str, ...], Reason]] = [
     (("train.average",), lambda recipe: "the mean of one checkpoint is itself" if recipe.train.average == 1 else None),
     (("train.patience",), _impatient),
     (("train.steps",), lambda recipe: None if recipe.train.tokens is None else "train.tokens decides"),
-    (("decode.length_penalty",), lambda recipe: "decode.beam is 1: greedy" if recipe.decode.beam == 1 else None),
+    (("decode.beam",), lambda recipe: _not_searched(recipe) if recipe.decode.temperature > 0 else None),
+    (("decode.length_penalty", "decode.early_stopping", "decode.renormalise"), _not_searched),
+    (
+        ("decode.top_k", "decode.top_p", "decode.min_p"),
+        lambda recipe: None if recipe.decode.temperature > 0 else "decode.temperature is 0: no token is drawn",
+    ),
     (("tokenizer.*",), _checkpoint),
     (("tokenizer.kind", "tokenizer.vocabulary", "tokenizer.lowercase", "tokenizer.sample"), _given_tokenizer),
     (

@@ -46,6 +46,8 @@ class Recipe(Section):
             raise ValueError(f"tune.mode is {self.tune.mode!r}, but model.pretrained names no checkpoint to tune")
         if self.data.valid + self.data.test >= 1:
             raise ValueError("data.valid and data.test leave nothing to train on")
+        if self.decode.min_length > self.decode.max_length:
+            raise ValueError("decode.min_length is above decode.max_length: no output has both lengths")
         task.check(self)
         return self
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from glassformer.recipe.values import Count, Fraction, Number, Section, Seed, Switch, Whole
+from glassformer.recipe.values import Count, Fraction, Number, Place, Section, Seed, Switch, Whole
 
 
 class Data(Section):
@@ -114,5 +114,26 @@ class Decode(Section):
 
     beam: Count = Field(4, description="beam width; 1: greedy")
     length_penalty: Number = Field(1.0, description="the power of the length that log-probabilities are divided by")
+    early_stopping: Literal["never", "estimated", "filled"] = Field(
+        "never",
+        description="when beam search stops: no output can be better; or none is expected; or there are decode.beam",
+    )
+    renormalise: Switch = Field(False, description="beam search: scale the probabilities of allowed tokens to sum 1")
+    temperature: Annotated[Number, Field(ge=0)] = Field(
+        0.0, description="0: the likeliest output; above: tokens are drawn, the more evenly the higher"
+    )
+    top_k: Count | None = Field(None, description="draw from this many likeliest tokens")
+    top_p: Annotated[Number, Field(gt=0, le=1)] | None = Field(
+        None, description="draw from the fewest tokens with this probability together"
+    )
+    min_p: Annotated[Number, Field(ge=0, le=1)] | None = Field(
+        None, description="draw from tokens with this fraction of the highest probability"
+    )
+    repetition_penalty: Annotated[Number, Field(gt=0)] = Field(
+        1.0, description="above 1: tokens of the prompt and of the output so far are less likely"
+    )
+    no_repeat_ngram: Place = Field(0, description="no sequence of this many tokens occurs twice; 0: any may")
+    min_length: Place = Field(0, description="tokens in an output at least")
     max_length: Count = Field(200, description="tokens in an output at most")
+    count_prompt: Switch = Field(False, description="min_length and max_length count the tokens of the prompt too")
     batch: Count = Field(64, description="sentences decoded together")

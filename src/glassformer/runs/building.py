@@ -13,8 +13,9 @@ from glassformer.data.cache import cache_folder
 from glassformer.errors import ConfigurationError
 from glassformer.interop import load as load_checkpoint
 from glassformer.interop.checkpoints import find
+from glassformer.interop.generation import checkpoint_special_tokens
 from glassformer.interop.huggingface import read_tokenizers
-from glassformer.interop.special_tokens import checkpoint_special_tokens, read_special_tokens
+from glassformer.interop.special_tokens import read_special_tokens
 from glassformer.models.family import Blueprint, blueprint_of, longest
 from glassformer.recipe import Recipe
 from glassformer.recipe.model import suited

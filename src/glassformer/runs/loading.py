@@ -12,7 +12,9 @@ from glassformer.data.reading import read_examples_of
 from glassformer.errors import InputError
 from glassformer.interop import huggingface, load_lora
 from glassformer.interop import load as load_checkpoint
+from glassformer.interop.generation import decode_keys
 from glassformer.interop.special_tokens import IMPORT, read_special_tokens
+from glassformer.models import EncoderDecoder
 from glassformer.models.family import longest
 from glassformer.parts import merged
 from glassformer.recipe import Data, Decode, Recipe, Train
@@ -54,7 +56,8 @@ def _imported(path: Path) -> Run:
     task = _task_for(model, str(path))
     special = read_special_tokens(path) if task.writes else None
     assets = Assets(huggingface.read_tokenizers(path), special_tokens=special)
-    run: Run = task.Run(_recipe(task, model), model, assets, path)
+    decode = decode_keys(path, isinstance(model, EncoderDecoder)) if task.writes else {}
+    run: Run = task.Run(_recipe(task, model, Decode(**decode)), model, assets, path)
     return run
 
 
@@ -66,12 +69,12 @@ def _task_for(model: nn.Module, name: str) -> Task:
     raise InputError(f"{name}: no task can use this model: use it from Python, with glassformer.interop.load")
 
 
-def _recipe(task: Task, model: nn.Module) -> Recipe:
+def _recipe(task: Task, model: nn.Module, decode: Decode) -> Recipe:
     """What a recipe would say of a model that was not trained by one."""
     data = Data(normalise="none", strip=False, max_tokens=longest(model.blueprint) or UNLIMITED)  # type: ignore[arg-type]
     nothing: Any = None
     return Recipe.model_construct(
-        title="", task=task, source=nothing, data=data, model=nothing, decode=Decode(beam=1), train=Train()
+        title="", task=task, source=nothing, data=data, model=nothing, decode=decode, train=Train()
     )
 
 

@@ -21,7 +21,6 @@ from pydantic import Field
 
 from glassformer.data import Context, Encode, Encoded, Rows
 from glassformer.data.encoding import DocumentEncoder
-from glassformer.decoding import greedy
 from glassformer.looking.look import Look
 from glassformer.recipe import Recipe
 from glassformer.recipe.values import Fraction, Number
@@ -29,7 +28,7 @@ from glassformer.tasks.documents import UNUSED, DocumentEvaluation, DocumentTask
 from glassformer.tasks.gaps import SEED, Filled, GapFiller
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.protocol import Loss
-from glassformer.tasks.run import Progress, Run, check_list, in_batches
+from glassformer.tasks.run import Progress, Run, check_list
 from glassformer.tasks.translation import PairBatch, PairCollator, translation_loss
 from glassformer.tasks.writing import Writer
 from glassformer.text import SENTINEL, SpecialTokens, Tokenizer, own_special_tokens
@@ -117,12 +116,9 @@ class Denoiser(GapFiller[DocumentEvaluation], Writer):
     def restore(self, texts: Sequence[str], progress: Progress | None = None) -> list[str]:
         """Each text with what the model writes in place of `<extra_id_0>`, `<extra_id_1>` and so on."""
         check_list(texts, "restore")
-        rows, model = [self.read_gaps(text) for text in texts], self.decoding_model()
-        answers: dict[int, str] = {}
-        for some, source, keep in in_batches(rows, self, progress):
-            for row, found in zip(some, greedy(model, source, keep, limits=self.limits), strict=True):  # type: ignore[arg-type]
-                answers[row] = self._filled(texts[row], rows[row], found.tokens)
-        return [answers[row] for row in range(len(rows))]
+        rows = [self.read_gaps(text) for text in texts]
+        found = self.outputs(rows, [self.limits] * len(rows), progress=progress)
+        return [self._filled(text, ids, best.tokens) for text, ids, (best, *_) in zip(texts, rows, found, strict=True)]
 
     def fill(self, texts: Sequence[str], top: int = 5, progress: Progress | None = None) -> list[Filled]:
         """The same; there is one filling for each gap, whatever `top` is, and no list of likely words."""
@@ -162,8 +158,7 @@ class Denoiser(GapFiller[DocumentEvaluation], Writer):
     def look(self, text: str) -> Look:
         """Restore a text, and what was written attends to."""
         ids = self.read(text)
-        source = torch.tensor([ids], device=self.device)
-        (found,) = greedy(self.decoding_model(), source, limits=self.limits)  # type: ignore[arg-type]
+        ((found, *_),) = self.outputs([ids], [self.limits])
         return self.recorded_writing(ids, found.tokens, self._filled(text, ids, found.tokens))
 
     def gapped(self, examples: Sequence[tuple[Any, ...]]) -> Iterator[str]:
@@ -190,11 +185,7 @@ class CorruptionTask(DocumentTask):
 
     answer: ClassVar[str] = "target"
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = defaults_with("t5")
-    unused: ClassVar[Mapping[str, str]] = UNUSED | {
-        "decode.beam": "spans are written greedily",
-        "decode.length_penalty": "spans are written greedily",
-        "decode.batch": "train.batch_tokens says how many texts are read together",
-    }
+    unused: ClassVar[Mapping[str, str]] = UNUSED | {"decode.count_prompt": "there is no prompt"}
     drawn: ClassVar[set[str]] = {"mask_ratio", "mean_span"}
     adds_tokens: ClassVar[bool] = True
     least: ClassVar[int] = 2  # one is hidden, one is kept

@@ -31,9 +31,9 @@ UNUSED = {
 
 
 def defaults_with(family: str) -> dict[str, dict[str, Any]]:
-    """The defaults of other sections: documents are kept as they are, line breaks and all."""
+    """The defaults of other sections: documents are kept as they are, line breaks and all; writing is greedy."""
     data = {"strip": False, "max_characters": 2**31 - 1}
-    return {"data": data, "model": {"family": family}, "train": {"smoothing": 0.0}}
+    return {"data": data, "model": {"family": family}, "train": {"smoothing": 0.0}, "decode": {"beam": 1}}
 
 
 class DocumentTask(Task):

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from glassformer.data import Context, Corpus, Encode, Rows
 from glassformer.data.encoding import DocumentEncoder
-from glassformer.decoding import Limits, Sampler, beam_search, collect, greedy, most_likely, stream
+from glassformer.decoding import Choose, Limits, Sampler
 from glassformer.errors import InputError
 from glassformer.evaluation import perplexity
 from glassformer.evaluation.judging import Judged
@@ -139,38 +139,20 @@ class LanguageModel(Writer):
         self,
         prompts: Sequence[str],
         length: int | None = None,
-        sampler: Sampler | None = None,
-        beam: int = 1,
+        sampler: Choose | None = None,
+        beam: int | None = None,
         progress: Progress | None = None,
     ) -> list[Output]:
         check_list(prompts, "generate")
-        model: Any = self.decoding_model()
-        size = self.recipe.decode.batch
-        tokens = [self._prompt(prompt) for prompt in prompts]
-        rooms = [self._room(len(ids), length) for ids in tokens]
-        answers: dict[int, Output] = {}
-        for room in dict.fromkeys(each.max_length for each in rooms):  # no long prompt ends another's output early
-            order = [row for row, each in enumerate(rooms) if each.max_length == room]
-            for rows in (order[first : first + size] for first in range(0, len(order), size)):
-                given, limit = self.padded([tokens[row] for row in rows]), rooms[rows[0]]
-                if sampler is not None:
-                    found = collect(stream(model, *given, limits=limit, choose=sampler), len(rows), limit.end)
-                elif beam > 1:
-                    found = [best for best, *_ in beam_search(model, *given, limits=limit, width=beam)]
-                else:
-                    found = greedy(model, *given, limits=limit)
-                for row, each in zip(rows, found, strict=True):
-                    answers[row] = output(each, self.tokenizer, tokens[row])
-                if progress is not None:
-                    progress(len(answers), len(tokens))
-        return [answers[row] for row in range(len(prompts))]
+        rows = [self._prompt(prompt) for prompt in prompts]
+        limits = [self._room(len(ids), length) for ids in rows]
+        found = self.outputs(rows, limits, beam, sampler=sampler, progress=progress)
+        return [output(best, self.tokenizer, ids) for ids, (best, *_) in zip(rows, found, strict=True)]
 
-    def stream(self, text: str, sampler: Sampler | None = None, length: int | None = None) -> Iterator[str]:
+    def stream(self, text: str, sampler: Choose | None = None, length: int | None = None) -> Iterator[str]:
         """A text and what follows it, piece by piece as it is written."""
-        ids, model = self._prompt(text), self.decoding_model()
-        given, limit = self.padded([ids]), self._room(len(ids), length)
-        choose = most_likely if sampler is None else sampler
-        return pieces(stream(model, *given, limits=limit, choose=choose), self.tokenizer, ids)  # type: ignore[arg-type]
+        ids = self._prompt(text)
+        return pieces(self.streamed(ids, self._room(len(ids), length), sampler), self.tokenizer, ids)
 
     def check(self, prompt: str) -> str:
         """The prompt, if the model has room for it and for something more."""
@@ -190,12 +172,14 @@ class LanguageModel(Writer):
 
     def _room(self, prompt: int, length: int | None) -> Limits:
         """The limits of an output of some length after a prompt of so many tokens: it ends where positions end."""
-        length, last = self.recipe.decode.max_length if length is None else length, self.max_positions
-        if last is not None:
-            if prompt >= last:
-                raise InputError(f"a prompt of {prompt} tokens leaves no room: the model reads {last} in all")
-            length = min(length, last - prompt)
-        return self.limits_of(length, start=None)
+        decode, last = self.recipe.decode, self.max_positions
+        counted = prompt if decode.count_prompt else 0
+        most = decode.max_length - counted if length is None else length
+        if last is not None and prompt >= last:
+            raise InputError(f"a prompt of {prompt} tokens leaves no room: the model reads {last} in all")
+        if most < 1:
+            raise InputError(f"a prompt of {prompt} tokens leaves no room: decode.max_length is {decode.max_length}")
+        return self.limits_of(most if last is None else min(most, last - prompt), None, counted)
 
     @torch.inference_mode()
     def evaluate(self, examples: Sequence[tuple[Any, ...]], progress: Progress | None = None) -> LanguageEvaluation:
@@ -279,8 +263,6 @@ class LanguageTask(DocumentTask):
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = defaults_with("gpt2")
     unused: ClassVar[Mapping[str, str]] = UNUSED | {
         "data.long": "documents stand end to end, in windows of data.max_tokens",
-        "decode.beam": "generate is greedy or samples, unless it is given a beam",
-        "decode.length_penalty": "generate is greedy or samples, unless it is given a beam",
     }
     loss: ClassVar[Loss] = staticmethod(token_loss)
     Run: ClassVar[type[Run]] = LanguageModel

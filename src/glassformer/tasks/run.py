@@ -26,7 +26,7 @@ from glassformer.text import Tokenizer
 from glassformer.writing import damage
 
 if TYPE_CHECKING:
-    from glassformer.decoding import Sampler
+    from glassformer.decoding import Choose
     from glassformer.tasks.answering import Answer
     from glassformer.tasks.gaps import Filled
     from glassformer.tasks.labels import Classified
@@ -169,14 +169,14 @@ class Run:
         self,
         prompts: Sequence[str],
         length: int | None = None,
-        sampler: Sampler | None = None,
-        beam: int = 1,
+        sampler: Choose | None = None,
+        beam: int | None = None,
         progress: Progress | None = None,
     ) -> list[Output]:
-        """Each prompt and what follows it: the likeliest words, or what a `sampler` draws."""
+        """Each prompt and what follows it: what a `sampler` draws, what a `beam` finds, or as the recipe says."""
         self._refuse("generate")
 
-    def stream(self, text: str, sampler: Sampler | None = None, length: int | None = None) -> Iterator[str]:
+    def stream(self, text: str, sampler: Choose | None = None, length: int | None = None) -> Iterator[str]:
         """The output for one text, piece by piece as it is written."""
         self._refuse("write")
 

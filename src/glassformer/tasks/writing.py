@@ -5,20 +5,23 @@ B texts, T length
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from glassformer.decoding import Hypothesis, Limits
+from glassformer.decoding import Choose, Hypothesis, Limits, Sampler, beam_search, collect, most_likely, stream
 from glassformer.decoding import Written as Step
+from glassformer.errors import ConfigurationError
 from glassformer.interop.special_tokens import special_keys
 from glassformer.looking.look import Look
 from glassformer.models.family import Blueprint, longest
 from glassformer.parts import pack, pad, quantise
-from glassformer.tasks.run import Run
+from glassformer.tasks.run import Progress, Run
 from glassformer.text import SpecialTokens, Tokenizer, own_special_tokens
 
 
@@ -62,10 +65,80 @@ class Writer(Run):
         length = self.recipe.decode.max_length
         return self.limits_of(min(length, self.max_positions or length), self.special.start)
 
-    def limits_of(self, length: int, start: int | None) -> Limits:
-        """The limits of outputs of some length; rows of the embedding beyond the vocabulary are no tokens."""
-        special, surplus = self.special, range(self.target.size, self.model.decoder.embedding.vocabulary)
-        return Limits(start, special.end, max_length=length, suppress=[*special.suppressed, *surplus])
+    def limits_of(self, length: int, start: int | None, prompt: int = 0) -> Limits:
+        """The limits of outputs of some length; rows of the embedding beyond the vocabulary are no tokens.
+
+        `prompt` is the number of tokens before an output that `decode.min_length` counts too.
+        """
+        special, decode = self.special, self.recipe.decode
+        surplus = range(self.target.size, self.model.decoder.embedding.vocabulary)
+        return Limits(
+            start,
+            (special.end, *special.other_ends),
+            max_length=length,
+            min_length=min(max(0, decode.min_length - prompt), length),
+            suppress=[*special.suppressed, *surplus],
+            suppress_sequences=special.suppressed_sequences,
+            no_repeat_ngram=decode.no_repeat_ngram,
+            repetition_penalty=decode.repetition_penalty,
+            forced_first=special.forced_first,
+            forced_last=special.forced_last,
+            renormalise=decode.renormalise,
+        )
+
+    @property
+    def sampler(self) -> Sampler | None:
+        """What draws tokens, if the recipe says so."""
+        decode = self.recipe.decode
+        return Sampler(decode.temperature, decode.top_k, decode.top_p, decode.min_p) if decode.temperature else None
+
+    def outputs(
+        self,
+        rows: Sequence[Sequence[int]],
+        limits: Sequence[Limits],
+        beam: int | None = None,
+        best: int = 1,
+        sampler: Choose | None = None,
+        length_penalty: float | None = None,
+        batch: int | None = None,
+        int8: bool = False,
+        progress: Progress | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The `best` outputs for each row of tokens, best first; each row has its own limits.
+
+        A `sampler` draws tokens, a `beam` searches for the likeliest output. Missing values are the recipe's.
+        """
+        decode, model = self.recipe.decode, self.decoding_model(int8)
+        size = decode.batch if batch is None else batch
+        if size < 1:
+            raise ConfigurationError(f"the sentences decoded together must be at least 1, not {size}")
+        if sampler is None and beam is None and best == 1:
+            sampler = self.sampler
+        width, seeds = decode.beam if beam is None else beam, _seeds(sampler, rows)
+        alpha = decode.length_penalty if length_penalty is None else length_penalty
+        found: dict[int, list[Hypothesis]] = {}
+        for some in _together(rows, limits, size):
+            given, limit = self.padded([rows[row] for row in some]), limits[some[0]]
+            if sampler is not None or width == best == 1:
+                choose = sampler or most_likely
+                if isinstance(choose, Sampler):
+                    choose = choose.seeded([seeds[row] for row in some])
+                events = stream(model, *given, limits=limit, choose=choose)  # type: ignore[arg-type]
+                hypotheses = [[each] for each in collect(events, len(some), limit.ends)]
+            else:
+                options: dict[str, Any] = {"length_penalty": alpha, "early_stopping": decode.early_stopping}
+                hypotheses = beam_search(model, *given, limits=limit, width=width, best=best, **options)  # type: ignore[arg-type]
+            found.update(zip(some, hypotheses, strict=True))
+            if progress is not None:
+                progress(len(found), len(rows))
+        return [found[row] for row in range(len(rows))]
+
+    def streamed(self, ids: list[int], limits: Limits, sampler: Choose | None) -> Iterator[Step]:
+        """The tokens written after a row of tokens, as they are chosen: drawn by a sampler, or the likeliest."""
+        choose = sampler or self.sampler or most_likely
+        if isinstance(choose, Sampler):
+            choose = choose.seeded(_seeds(choose, [ids]))
+        return stream(self.decoding_model(), *self.padded([ids]), limits=limits, choose=choose)  # type: ignore[arg-type]
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -87,6 +160,32 @@ class Writer(Run):
         rows = [source], [[self.special.start, *written]]
         names = [*self.target.tokens(written), "end"], self.tokenizer.tokens(source)
         return self.recorded([torch.tensor(each, device=self.device) for each in rows], *names, output)
+
+
+def _together(rows: Sequence[Sequence[int]], limits: Sequence[Limits], size: int) -> Iterator[list[int]]:
+    """Which rows are decoded together: at most `size` with the same limits, the longest first."""
+
+    def lengths(row: int) -> tuple[int, int]:
+        return limits[row].max_length, limits[row].min_length
+
+    order = sorted(range(len(rows)), key=lambda row: (lengths(row), -len(rows[row])))
+    for _, group in groupby(order, key=lengths):
+        alike = list(group)
+        yield from (alike[first : first + size] for first in range(0, len(alike), size))
+
+
+def _seeds(sampler: Choose | None, rows: Sequence[Sequence[int]]) -> Sequence[Any]:
+    """A seed for each row, which the other rows do not change; rows that are equal get different ones."""
+    if not isinstance(sampler, Sampler):
+        return []
+    if not isinstance(sampler.seed, int):
+        return sampler.seed
+    count: Counter[tuple[int, ...]] = Counter()
+    seeds = []
+    for row in map(tuple, rows):
+        seeds.append(f"{sampler.seed} {count[row]} {row}")
+        count[row] += 1
+    return seeds
 
 
 def output(found: Hypothesis, tokenizer: Tokenizer, prompt: Sequence[int] = ()) -> Output:

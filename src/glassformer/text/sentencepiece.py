@@ -1,13 +1,16 @@
 """SentencePiece models, read without the SentencePiece library.
 
 The file is a protocol buffer: a list of fields, each with a number and a value. Only the necessary fields are read:
-the pieces with their scores, the kind of model, and the normalisation of the text.
+the pieces with their scores, the kind of model, and the normalisation of the text. What the tokenizers library cannot
+do as SentencePiece does is refused, with one exception: a combining mark after a letter with which Unicode does not
+compose it, or marks that are not in Unicode's order, may be normalised otherwise.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
@@ -17,8 +20,9 @@ from glassformer.errors import InputError
 from glassformer.text.limits import MOST_LETTERS, check_table
 
 UNIGRAM, BPE = 1, 2  # the kinds of model that can be read
-NORMAL, UNKNOWN, CONTROL, USER = 1, 2, 3, 4  # the kinds of pieces
+NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6  # the kinds of pieces; 5: unused
 SPACE = "▁"
+RULES = (b"nmt_nfkc", b"nfkc", b"nmt_nfkc_cf", b"nfkc_cf")  # the normalisations that compose letters as NFC does
 
 Field = tuple[int, int | bytes]
 
@@ -43,16 +47,28 @@ def read(data: bytes, name: str) -> Engine:
     if not pieces:
         raise InputError(f"{name}: is neither a tokenizer.json nor a SentencePiece model")
     kind, fallback = trainer.get(3, UNIGRAM), bool(trainer.get(35, 0))
+    if kind not in (UNIGRAM, BPE):
+        raise InputError(f"{name}: is a SentencePiece model of kind {kind!r}: only unigram (1) and BPE (2) can be read")
+    if trainer.get(24, 0):
+        raise InputError(f"{name}: has treat_whitespace_as_suffix, which cannot be read: train it without")
+    if normaliser.get(2) and normaliser.get(1) not in RULES:
+        known = ", ".join(rule.decode() for rule in RULES)
+        raise InputError(
+            f"{name}: has normalisation rules of its own, which cannot be read: train it with one of {known}"
+        )
     unknown = next((i for i, piece in enumerate(pieces) if piece.kind == UNKNOWN), None)
+    cutters: list[pre_tokenizers.PreTokenizer] = []
     if kind == UNIGRAM:
         engine = Engine(models.Unigram([(piece.text, piece.score) for piece in pieces], unknown, fallback))
-    elif kind == BPE:
-        engine = Engine(_bpe(pieces, unknown, fallback))
+        words = not any(SPACE in piece.text[1:] for piece in pieces)
+        cutters.append(pre_tokenizers.Metaspace(SPACE, prepend_scheme="never", split=words))
+        cutters.append(_cutting_controls(pieces, fallback, name))
     else:
-        raise InputError(f"{name}: is a SentencePiece model of kind {kind!r}: only unigram (1) and BPE (2) can be read")
+        engine = Engine(_bpe(pieces, unknown, fallback))
     engine.normalizer = _normaliser(normaliser)
+    if cutters:
+        engine.pre_tokenizer = pre_tokenizers.Sequence(cutters)
     prepend = "always" if normaliser.get(3, 1) else "never"
-    engine.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme=prepend, split=kind == UNIGRAM)
     joined = decoders.Metaspace(SPACE, prepend_scheme=prepend)
     engine.decoder = decoders.Sequence([decoders.ByteFallback(), joined]) if fallback else joined
     engine.add_special_tokens([piece.text for piece in pieces if piece.kind in (UNKNOWN, CONTROL)])
@@ -60,15 +76,45 @@ def read(data: bytes, name: str) -> Engine:
     return engine
 
 
-def _normaliser(fields: dict[int, int | bytes]) -> normalizers.Normalizer | None:
+def _cutting_controls(pieces: Sequence[Piece], fallback: bool, name: str) -> pre_tokenizers.PreTokenizer:
+    """What cuts a text that spells a control piece or a byte, so that it stays text: between letters no piece joins.
+
+    One of these letters must be a piece, because SentencePiece makes one unknown token of neighbours that are none.
+    """
+    normal = [piece.text for piece in pieces if piece.kind in (NORMAL, USER)]
+    known = set(normal)
+
+    def cut(control: str, more: str = "") -> str:
+        for place in range(1, len(control)):
+            before, after = control[place - 1], control[place]
+            alone = fallback or before in known or after in known
+            if alone and not any(before + after in text for text in normal):
+                parts = control[:place], after, control[place + 1 :]
+                return "(?<={}){}(?={}{})".format(*map(re.escape, parts), more)
+        raise InputError(
+            f"{name}: cannot be read, since texts that spell its control piece {control!r} would become it"
+        )
+
+    controls = [piece.text for piece in pieces if piece.kind not in (NORMAL, USER, BYTE)]
+    bytes_too = [cut("<0x", "[0-9A-F]{2}>")] if any(piece.kind == BYTE for piece in pieces) else []
+    pattern = Regex("|".join([*map(cut, controls), *bytes_too]))
+    return pre_tokenizers.Split(pattern, "merged_with_next")
+
+
+def _normaliser(fields: dict[int, int | bytes]) -> normalizers.Normalizer:
+    """The normalisation of SentencePiece, whose spaces are ▁.
+
+    Its table composes letters with their marks, but the library's `Precompiled` looks at single letters: NFC composes
+    them. The first space is put before any text, even one that begins with ▁, which `Metaspace` would not do.
+    """
     steps: list[normalizers.Normalizer] = []
-    table = fields.get(2)
+    table, spaced = fields.get(2), [normalizers.Prepend(SPACE)] if fields.get(3, 1) else []
     if isinstance(table, bytes) and table:
         check_table(table)
-        steps.append(normalizers.Precompiled(table))
+        steps += [normalizers.Precompiled(table), normalizers.NFC()]
     if fields.get(4, 1):
-        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
-    return normalizers.Sequence(steps) if steps else None
+        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(rf"\A +|[ {SPACE}]+\z"), "")]
+    return normalizers.Sequence([*steps, *spaced, normalizers.Replace(" ", SPACE)])
 
 
 def _bpe(pieces: list[Piece], unknown: int | None, fallback: bool) -> models.BPE:

@@ -7,7 +7,7 @@ decoder output:  target_prefix … end
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer as Engine
@@ -43,9 +43,11 @@ def ids_by_role(engine: Engine, complete: bool) -> dict[str, int | None]:
 class SpecialTokens:
     """The ids of the special tokens of a generating model.
 
-    `start` is the first input of the decoder, `end` ends an output, `pad` fills rows. The ids in `suppressed` are never
-    generated. Every source stands between `source_prefix` and `source_suffix`; every target begins with
-    `target_prefix`, which the model generates like the other tokens.
+    `start` is the first input of the decoder, `end` ends an output, as does any of `other_ends`; `pad` fills rows. The
+    ids in `suppressed` and the sequences in `suppressed_sequences` are never generated; `forced_first` and
+    `forced_last` are the first token of an output and the last one of an output of the maximum length. Every source
+    stands between `source_prefix` and `source_suffix`; every target begins with `target_prefix`, which the model
+    generates like the other tokens.
     """
 
     start: int
@@ -55,6 +57,10 @@ class SpecialTokens:
     source_prefix: list[int] = field(default_factory=list)
     source_suffix: list[int] = field(default_factory=list)
     target_prefix: list[int] = field(default_factory=list)
+    other_ends: list[int] = field(default_factory=list)
+    suppressed_sequences: list[list[int]] = field(default_factory=list)
+    forced_first: int | None = None
+    forced_last: int | None = None
 
     def room(self, limit: int) -> int:
         """How many tokens of a source or target text fit into `limit` tokens together with the special ones."""
@@ -71,15 +77,13 @@ def own_special_tokens(source: Tokenizer, target: Tokenizer, alone: bool = False
     return SpecialTokens(target.start, target.end, source.pad, suppressed, source_prefix=prefix)
 
 
-def framed_special_tokens(
-    start: int, end: int, pad: int, suppressed: list[int], source: Tokenizer, target: Tokenizer
-) -> SpecialTokens:
-    """The special tokens of a checkpoint: prefixes and suffixes as the files of its tokenizers define them.
+def framed_special_tokens(special: SpecialTokens, source: Tokenizer, target: Tokenizer) -> SpecialTokens:
+    """The special tokens of a checkpoint, with prefixes and suffixes as the files of its tokenizers define them.
 
     The start token is not repeated in `target_prefix`, because the decoder reads it anyway; nor is the end token.
     """
     source_prefix, source_suffix = source.around()
     target_prefix, _ = target.around()
-    if target_prefix[:1] == [start]:
+    if target_prefix[:1] == [special.start]:
         target_prefix = target_prefix[1:]
-    return SpecialTokens(start, end, pad, suppressed, source_prefix, source_suffix, target_prefix)
+    return replace(special, source_prefix=source_prefix, source_suffix=source_suffix, target_prefix=target_prefix)

@@ -7,7 +7,7 @@ B pairs in a batch, S source length, T target length, D model width
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -117,6 +117,7 @@ class TranslationTask(Task):
     writes: ClassVar[bool] = True
     scores: ClassVar[tuple[str, ...]] = ("loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL")
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"model": {"family": "transformer"}}
+    unused: ClassVar[Mapping[str, str]] = {"decode.count_prompt": "there is no prompt"}
     Example: ClassVar[type[TextPair]] = TextPair
     loss: ClassVar[Loss] = staticmethod(translation_loss)
     Run: ClassVar[type[Run]] = Translator

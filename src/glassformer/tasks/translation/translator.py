@@ -13,8 +13,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from glassformer.decoding import Sampler, beam_search, greedy, most_likely, stream
-from glassformer.errors import ConfigurationError
+from glassformer.decoding import Choose
 from glassformer.evaluation import Rouge, Scores, perplexity, rouge, score
 from glassformer.evaluation.judging import BLEU, Judged
 from glassformer.interop.huggingface import Exported
@@ -94,38 +93,29 @@ class Translator(Writer):
         With `int8` the larger matrices are rounded to 8 bits: on a CPU a large model is faster so, and nearly as good.
         """
         check_list(texts, "translate")
-        decode, limits = self.recipe.decode, self.limits
-        beam = decode.beam if beam is None else beam
-        size = decode.batch if batch is None else batch
-        if size < 1:
-            raise ConfigurationError(f"the sentences decoded together must be at least 1, not {size}")
-        model: Any = self.decoding_model(int8)
         whole, most = [self._ids(text) for text in texts], self._most
-        tokens = [self._framed(ids) for ids in whole]
+        filled = [row for row, ids in enumerate(whole) if ids]
+        found = self.outputs(
+            [self._framed(whole[row]) for row in filled],
+            [self.limits] * len(filled),
+            beam,
+            best,
+            length_penalty=length_penalty,
+            batch=batch,
+            int8=int8,
+            progress=progress,
+        )
         answers: list[list[Output]] = [[Output("", 0.0, [])] for _ in texts]
-        order = sorted((index for index, ids in enumerate(tokens) if ids), key=lambda index: -len(tokens[index]))
-        for first in range(0, len(order), size):
-            rows = order[first : first + size]
-            inputs = self.padded([tokens[row] for row in rows])
-            if beam == 1 and best == 1:
-                found = [[each] for each in greedy(model, *inputs, limits=limits)]
-            else:
-                alpha = decode.length_penalty if length_penalty is None else length_penalty
-                found = beam_search(model, *inputs, limits=limits, width=beam, best=best, length_penalty=alpha)
-            for row, hypotheses in zip(rows, found, strict=True):
-                cut = len(whole[row]) > most
-                answers[row] = [replace(output(each, self.target), cut=cut) for each in hypotheses]
-            if progress is not None:
-                progress(min(first + size, len(order)), len(order))
+        for row, hypotheses in zip(filled, found, strict=True):
+            answers[row] = [replace(output(each, self.target), cut=len(whole[row]) > most) for each in hypotheses]
         return answers
 
-    def stream(self, text: str, sampler: Sampler | None = None, length: int | None = None) -> Iterator[str]:
+    def stream(self, text: str, sampler: Choose | None = None, length: int | None = None) -> Iterator[str]:
         ids = self.read(text)
         if not ids:
             return iter(())
-        limits = self.limits if length is None else replace(self.limits, max_length=length)
-        choose = most_likely if sampler is None else sampler
-        return pieces(stream(self.model, *self.padded([ids]), limits=limits, choose=choose), self.target)
+        limits = self.limits if length is None else self.limits_of(length, self.special.start)
+        return pieces(self.streamed(ids, limits, sampler), self.target)
 
     def evaluate(
         self,
