@@ -79,7 +79,7 @@ def test_a_line_that_cannot_be_answered_leaves_the_others_their_answers(command:
     assert found.code == 2
     assert found.err.splitlines() == [
         "glassformer: standard input:2: the question is empty",
-        "glassformer: 1 of the questions could not be read",
+        "glassformer: 1 of 3 questions could not be used",
     ]
     rows = envelopes(command("answer", "--run", answering, "--json", stdin=lines))
     assert [row["output"] for row in rows] == ["red", None, "five"]

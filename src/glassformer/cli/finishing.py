@@ -40,10 +40,8 @@ def finish(run: Any, folder: Path) -> None:
 
 def _show_attention(run: Any, examples: Sequence[Any]) -> None:
     """The cross-attention over a short example as coloured text, if there is any and the terminal is wide enough."""
-    if run.looks != "cross" or not hasattr(run, "example_of"):
-        return
-    seen = run.look(run.example_of([run.task.texts(example, 0)[0] for example in examples]))
-    if not len(seen.weights):
+    seen = run.attention_shown(examples)
+    if seen is None or not len(seen.weights):
         return
     heat = attention_text(seen.mean, seen.rows, seen.columns)
     if max(Text.from_markup(line).cell_len for line in heat.splitlines()) <= out.width:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from glassformer.errors import Stopped, TrainingError
 from glassformer.experiments import EXPERIMENTS, Experiment, Finding
-from glassformer.experiments.report import Result, make_folder, read, verdict, write
-from glassformer.writing import write_text
+from glassformer.experiments.report import Result, read, verdict, write
+from glassformer.writing import make_folder, write_text
 
 HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">

@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from io import StringIO
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Literal
 
-from glassformer.errors import InputError
 from glassformer.experiments import Experiment, Finding
 from glassformer.experiments.finding import Row
 from glassformer.looking.style import look, save
-from glassformer.writing import replacing, write_json, write_text
+from glassformer.writing import make_folder, replacing, write_json, write_text
 
 LAST = "finding.json"
 KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
@@ -50,16 +48,6 @@ def write(experiment: Experiment, finding: Finding, seed: int, folder: Path) -> 
     result = Result(experiment.name, experiment.claim, finding.measured, finding.holds, seed, finding.facts)
     write_json(folder / LAST, asdict(result))
     return result
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and check that it can be written to: called before any work is done that could be lost."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be a folder for experiments: {error.strerror}") from None
 
 
 def read(folder: Path) -> Result | None:

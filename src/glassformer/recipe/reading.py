@@ -23,6 +23,7 @@ from glassformer.registry import SOURCES, TASKS, Registry
 PATHS = {"train", "valid", "test", "path", "pretrained", "embeddings"}  # the keys that name files
 DEFAULT_TASK = "translation"  # of a recipe that names none
 NO_FILE = ("one-hot", "tf-idf")  # values of model.embeddings that name no file
+QUOTED = 100  # characters of a value in a message
 FORMS = {  # pydantic's complaints in the words of TOML
     "model_type": "it should be a table of keys",
     "model_attributes_type": "it should be a table of keys",
@@ -47,13 +48,19 @@ def read_recipe(path: Path, changes: list[str] | None = None) -> Recipe:
 def read_table(path: Path) -> dict[str, Any]:
     """The contents of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # with or without a byte order mark
+        return tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:  # also a number of 5,000 digits, and 5,000 brackets
+        raise RecipeError(f"{path}: is not TOML: {error}") from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a recipe file, with or without a byte order mark."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: is not UTF-8 text (byte {error.start})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{path}: is not TOML: {error}") from None
 
 
 def make_recipe(table: dict[str, Any], name: str = "recipe") -> Recipe:
@@ -160,8 +167,10 @@ def _first_hand(errors: Sequence[Any]) -> list[Any]:
 def _change(table: dict[str, Any], change: str) -> None:
     """Set one key of a table: `train.lr=3e-4`; the value is TOML, or else a string; without a value the key goes."""
     key, equals, text = change.partition("=")
-    if not equals or not all(key.split(".")):
+    if not equals or not all(part.strip() for part in key.split(".")):
         raise RecipeError(f"{change!r} is not of the form section.key=value, such as train.lr=3e-4")
+    if any("\ud800" <= letter <= "\udfff" for letter in change):
+        raise RecipeError(f"{change!r} is not UTF-8 text")
     *sections, last = key.strip().split(".")
     for section in sections:
         table = table.setdefault(section, {})
@@ -171,9 +180,12 @@ def _change(table: dict[str, Any], change: str) -> None:
         table.pop(last, None)
         return
     try:
-        table[last] = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        table[last] = text
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        read = {"value": text}
+    if len(read) > 1:
+        raise RecipeError(f"{change!r} sets several keys: write --set once for each")
+    table[last] = read["value"]
 
 
 def _sentence(error: Any, section: str, kind: type[BaseModel]) -> str:
@@ -190,7 +202,8 @@ def _sentence(error: Any, section: str, kind: type[BaseModel]) -> str:
     if key == "model.norm" and error["input"] in ("pre", "post"):
         return f'model.norm is {error["input"]!r}: since Glassformer 0.2 that is model.residual = "{error["input"]}"'
     expected = FORMS.get(error["type"], f"{error['msg'][0].lower()}{error['msg'][1:]}")
-    return f"{key} is {error['input']!r}: {expected}"
+    value = repr(error["input"])
+    return f"{key} is {value if len(value) <= QUOTED else f'{value[:QUOTED]}…'}: {expected}"
 
 
 RENAMED = {  # keys of Glassformer 0.1

@@ -128,9 +128,10 @@ def keeping(counts: Tensor, sample: float) -> Tensor:
 def pairs(tokens: Tensor, sentences: Tensor, window: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Centre words and their neighbours in the same sentence, (P) each; each window is drawn from 1 to `window`."""
     reach = torch.randint(1, window + 1, (len(tokens),), generator=rng)  # (N)
-    centres, near = [], []
-    for distance in range(1, window + 1):
-        left = torch.arange(max(len(tokens) - distance, 0))
+    longest = max(sentences.unique_consecutive(return_counts=True)[1].tolist(), default=0)
+    centres, near = [tokens[:0]], [tokens[:0]]
+    for distance in range(1, min(window, longest - 1) + 1):
+        left = torch.arange(len(tokens) - distance)
         right = left + distance
         together = sentences[left] == sentences[right]
         for centre, other in ((left, right), (right, left)):

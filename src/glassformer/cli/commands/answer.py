@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.options import path
 from glassformer.cli.template import Template, reads_texts
 from glassformer.errors import ConfigurationError, InputError
 
@@ -23,7 +24,7 @@ def answer(
     run: Any,
     context: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="the text that all questions are about; else each question has its own"),
+        path(metavar="FILE", meaning="the text that all questions are about; else each question has its own"),
     ] = None,
     threshold: Annotated[
         float | None,
@@ -71,6 +72,8 @@ def _read(path: Path) -> str:
 def _question(text: str, shared: str | None) -> tuple[str, str]:
     """A question and its context: the shared one, or the one in the same text."""
     question, context = (text, shared) if shared is not None else _both(text)
+    if any("\ud800" <= letter <= "\udfff" for letter in question + context):
+        raise InputError("the question or its context is not Unicode text: half of a surrogate pair stands alone")
     if not question.strip() or not context.strip():
         raise InputError(f"the {'context' if question.strip() else 'question'} is empty")
     return question, context
@@ -81,7 +84,7 @@ def _both(text: str) -> tuple[str, str]:
         try:
             row = json.loads(text)
             question, context = row["question"], row["context"]
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, RecursionError):
             raise InputError(FORM) from None
         if not isinstance(question, str) or not isinstance(context, str):
             raise InputError(FORM)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from glassformer.cli.items import Item
+from glassformer.cli.options import count
 from glassformer.cli.template import Template, reads_texts
 from glassformer.errors import InputError
 
@@ -14,7 +13,7 @@ from glassformer.errors import InputError
 @reads_texts("classify")
 def classify(
     run: Any,
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="the N likeliest labels of each")] = 1,
+    top: Annotated[int, count("the N likeliest labels of each")] = 1,
 ) -> Template[Any, Any]:
     """Classify texts, or images: a line for each with its label and the probability of that, in the same order.
 
@@ -25,33 +24,32 @@ def classify(
     - `glassformer classify --run runs/digits one.png two.png`
     - `find pictures -name "*.jpg" | glassformer classify --run runs/pets`
     """
-    sees = getattr(run, "see", None)  # a run that classifies images has this method
 
     def likely(found: Any) -> dict[str, float]:
         return dict(list(found.probabilities.items())[:top])
 
     def plain(item: Item, found: Any) -> str:
         labels = "\t".join(f"{label}\t{probability:.4f}" for label, probability in likely(found).items())
-        return f"{item.text}\t{labels}" if sees else labels
+        return f"{item.text}\t{labels}" if run.reads_images else labels
 
     return Template(
         doing="classifying",
-        things="images" if sees else "texts",
-        check=(lambda name: _image(name, sees)) if sees else (lambda text: _text(text, run.texts)),
+        things="images" if run.reads_images else "texts",
+        check=(lambda name: _image(name, run)) if run.reads_images else (lambda text: _text(text, run.texts)),
         work=run.classify,
         plain=plain,
         output=lambda found: found.label,
         details=lambda found: {"probability": found.probability, "probabilities": likely(found)},
-        blank=None if sees else {"output": None, "probability": None, "probabilities": {}},
+        blank=None if run.reads_images else {"output": None, "probability": None, "probabilities": {}},
         was_cut=lambda found: found.cut,
         limit=run.recipe.data.max_tokens,
     )
 
 
-def _image(name: str, sees: Any) -> Any:
+def _image(name: str, run: Any) -> Any:
     if not name.strip():
-        raise InputError("an empty line names no image")
-    return sees(name)
+        raise InputError("the line is empty: expected the name of an image file")
+    return run.see(name)
 
 
 def _text(text: str, texts: int) -> str | tuple[str, ...]:

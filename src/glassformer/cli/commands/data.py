@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from glassformer.cli.app import TRAIN, app
-from glassformer.cli.options import AsJson, Changes, RecipeName
+from glassformer.cli.options import AsJson, Changes, RecipeName, count
 
 
 @app.command(rich_help_panel=TRAIN)
 def data(
     recipe: RecipeName,
-    samples: Annotated[int, typer.Option(metavar="N", min=0, help="examples to show")] = 5,
+    samples: Annotated[int, count("examples to show", least=0)] = 5,
     changes: Changes = None,
     as_json: AsJson = False,
 ) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
+from glassformer.cli.options import count
 from glassformer.cli.template import Template, reads_texts
 
 
 @reads_texts("fill")
 def fill(
     run: Any,
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="the N likeliest words for each gap")] = 5,
+    top: Annotated[int, count("the N likeliest words for each gap")] = 5,
 ) -> Template[str, Any]:
     """Fill the gaps of texts, written [MASK]: a line for each text with the likeliest words and their probabilities.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.options import Stream
+from glassformer.cli.options import Seed, Stream, count
 from glassformer.cli.template import Template, reads_texts
 from glassformer.errors import ConfigurationError
 
@@ -14,16 +14,16 @@ from glassformer.errors import ConfigurationError
 @reads_texts("generate")
 def generate(
     run: Any,
-    length: Annotated[int, typer.Option(metavar="N", min=1, help="tokens to write at most")] = 100,
+    length: Annotated[int, count("tokens to write at most")] = 100,
     temperature: Annotated[
         float, typer.Option(metavar="X", min=0.0, help="0: the likeliest words; 1: drawn by their probabilities")
     ] = 0.0,
-    top_k: Annotated[int | None, typer.Option(metavar="N", min=1, help="sample from the N likeliest tokens")] = None,
+    top_k: Annotated[int | None, count("sample from the N likeliest tokens")] = None,
     top_p: Annotated[
         float | None,
         typer.Option(metavar="X", help="sample from the smallest set of tokens with total probability X"),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="random seed")] = 0,
+    seed: Seed = 0,
     stream: Stream = False,
 ) -> Template[str, Any]:
     """Continue texts with a language model.

@@ -22,11 +22,11 @@ def recipes(
     - `glassformer recipes dates --full > my.toml`
     """
     from glassformer.recipe import bundled, find_recipe, read_recipe, to_toml
-    from glassformer.recipe.reading import read_table
+    from glassformer.recipe.reading import read_table, read_text
 
     if name is not None:
         path = find_recipe(name)
-        shown = to_toml(read_recipe(path), comments=True) if full else path.read_text(encoding="utf-8")
+        shown = to_toml(read_recipe(path), comments=True) if full else read_text(path)
         sys.stdout.write(shown)
         return
     found = bundled()

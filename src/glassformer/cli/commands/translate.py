@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import typer
-
 from glassformer.cli.items import Item, notice_cut
-from glassformer.cli.options import Beam, Int8, Stream
+from glassformer.cli.options import Beam, Int8, Stream, count
 from glassformer.cli.template import Template, reads_texts
 from glassformer.errors import ConfigurationError
 
@@ -24,9 +22,7 @@ TRANSFORM = """Transform texts into whatever the run was trained to make of them
 def translate(
     run: Any,
     beam: Beam = None,
-    nbest: Annotated[
-        int, typer.Option(metavar="N", min=1, help="outputs for each text: its number, score, text; best first")
-    ] = 1,
+    nbest: Annotated[int, count("outputs for each text: its number, score, text; best first")] = 1,
     stream: Stream = False,
     int8: Int8 = False,
 ) -> Template[str, list[Any]]:
