@@ -31,7 +31,7 @@ def find_run(given: Path | None, verb: str) -> Path:
         return found[0]
     if not found:
         raise InputError(
-            f"there is no run to {verb} with, neither here nor in {RUNS}: name its folder with --run, "
+            f"there is no run to {verb} with in the current folder or in {RUNS}: name its folder with --run, "
             "or make a run first with glassformer train or glassformer import"
         )
     names = ", ".join(str(path) for path in found[:LISTED])

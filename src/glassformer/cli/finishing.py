@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from glassformer.cli.showing import bar, out, say, typed
+from glassformer.cli.showing import bar, command_line, out, say
 from glassformer.errors import InputError
 from glassformer.looking.figures import attention_text, loss_figure
 from glassformer.runs.metrics import read_metrics
@@ -35,7 +35,7 @@ def finish(run: Any, folder: Path) -> None:
     say(f"\nThe run is in {folder}; its pictures are {' and '.join(str(path) for path in pictures)}.")
     say("Try next:")
     for command in run.next_commands(examples):
-        say(f"  {typed(command, folder)}")
+        say(f"  {command_line(command, folder)}")
 
 
 def _show_attention(run: Any, examples: Sequence[Any]) -> None:

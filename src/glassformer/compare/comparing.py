@@ -36,6 +36,7 @@ from glassformer.writing import write_json
 PREPARATION = {"normalise", "strip", "max_characters", "max_ratio", "duplicates", "valid", "test", "seed"}
 EXAMPLES = 1000  # held-out examples that are scored, unless said otherwise
 TOLERANCE = 0.05  # the fraction of tokens by which a run that had no budget may miss it
+PLAIN = (int, float, str, tuple, FunctionType)  # kinds of a part's attributes that say what it is
 Train = Callable[[Recipe, Path, bool, Tell], None]
 
 
@@ -151,7 +152,8 @@ def _check_same(one: Entry, other: Entry) -> None:
     """Refuse to compare runs of different tasks or data."""
     if one.recipe.task.kind != other.recipe.task.kind:
         raise ConfigurationError(
-            f"{one.name} is for {one.recipe.task.kind}, {other.name} for {other.recipe.task.kind}: no score serves both"
+            f"{one.name} is for {one.recipe.task.kind}, {other.name} for {other.recipe.task.kind}: "
+            "they have no score in common"
         )
     for section, keys in (("source", None), ("data", PREPARATION)):
         first, second = (
@@ -375,11 +377,11 @@ def _same_models(sides: Sequence[Side]) -> list[str]:
     """Say which entries have built the same model: they differ in their training at most."""
     groups: dict[str, list[str]] = {}
     for name, folder in {side.name: side.folder for side in sides}.items():
-        groups.setdefault(_anatomy(files.read_config(folder)["model"]), []).append(name)
+        groups.setdefault(_anatomy(files.read_run(folder).model), []).append(name)
     return [f"{' and '.join(names)} build the same model." for names in groups.values() if len(names) > 1]
 
 
-def _anatomy(description: dict[str, Any]) -> str:
+def _anatomy(description: Any) -> str:
     """All parts of a model with their plain attributes and the shapes of their weights; its values are not made."""
     with torch.device("meta"):
         model = rebuilt(description)
@@ -389,5 +391,5 @@ def _anatomy(description: dict[str, Any]) -> str:
 
 def _attributes(part: nn.Module) -> list[tuple[str, str]]:
     """Numbers, words and functions that a part holds."""
-    plain = int | float | str | tuple | FunctionType | None
-    return sorted((key, str(value)) for key, value in vars(part).items() if key[0] != "_" and isinstance(value, plain))
+    found = {key: value for key, value in vars(part).items() if not key.startswith("_")}
+    return sorted((key, str(value)) for key, value in found.items() if value is None or isinstance(value, PLAIN))

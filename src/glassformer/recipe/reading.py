@@ -1,4 +1,4 @@
-"""Recipes from TOML and back: what is wrong in one is said in a sentence that names the key."""
+"""Recipes from TOML and back: each error is a sentence that names the key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATHS = {"train", "valid", "test", "path", "pretrained", "embeddings"}  # the ke
 DEFAULT_TASK = "translation"  # of a recipe that names none
 NO_FILE = ("one-hot", "tf-idf")  # values of model.embeddings that name no file
 QUOTED = 100  # characters of a value in a message
-FORMS = {  # pydantic's complaints in the words of TOML
+FORMS = {  # pydantic's errors in the terms of TOML
     "model_type": "it should be a table of keys",
     "model_attributes_type": "it should be a table of keys",
     "tuple_type": "it should be a list in brackets",
@@ -71,7 +71,7 @@ def make_recipe(table: dict[str, Any], name: str = "recipe") -> Recipe:
         try:
             return kind.model_validate(values)
         except ValidationError as error:
-            problems.extend(_sentence(each, key, kind) for each in _first_hand(error.errors()))
+            problems.extend(_sentence(each, key, kind) for each in _most_specific(error.errors()))
             return None
 
     unknown = [key for key in table if key not in Recipe.model_fields]
@@ -135,9 +135,9 @@ def _kind(section: str, values: Any, registry: Registry[Any]) -> Any:
     raise RecipeError(f"{section}.kind is {'missing' if found is None else repr(found)}: {known}")
 
 
-def _model_kind(values: dict[str, Any], task: Any, said: dict[str, Any]) -> type[BaseModel]:
+def _model_kind(values: dict[str, Any], task: Any, given: dict[str, Any]) -> type[BaseModel]:
     """The class of [model]: a checkpoint's, or the family's."""
-    if said.get("pretrained") is not None:
+    if given.get("pretrained") is not None:
         return Pretrained
     values.pop("pretrained", None)
     family = values.get("family")
@@ -158,8 +158,8 @@ def _of_checkpoint(values: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in idle}
 
 
-def _first_hand(errors: Sequence[Any]) -> list[Any]:
-    """Complaints but for those about a list whose entries are complained about already."""
+def _most_specific(errors: Sequence[Any]) -> list[Any]:
+    """The errors without those of a list whose entries have errors of their own."""
     places = [error["loc"] for error in errors]
     return [error for error in errors if not any(place and place[:-1] == error["loc"] for place in places)]
 
@@ -189,7 +189,7 @@ def _change(table: dict[str, Any], change: str) -> None:
 
 
 def _sentence(error: Any, section: str, kind: type[BaseModel]) -> str:
-    """One of pydantic's complaints, as a sentence that names the key, what was expected and the nearest right key."""
+    """One of pydantic's errors as a sentence that names the key, what was expected and the nearest right key."""
     place = [str(part) for part in error["loc"]]
     key = ".".join([*([section] if section else []), *place]) or "recipe"
     if error["type"] == "extra_forbidden":
@@ -214,7 +214,7 @@ RENAMED = {  # keys of Glassformer 0.1
 
 
 def _unknown(section: str, key: str, known: list[str], kind: type[BaseModel] | None = None) -> str:
-    """What to say of a key that a section does not have."""
+    """The message for a key that a section does not have."""
     shown = f"{section}.{key}" if section else key
     if shown in RENAMED:
         return f"{shown} is not a key: it is called {RENAMED[shown]} since Glassformer 0.2"

@@ -88,7 +88,7 @@ def _one(name: str, seed: int, folder: Path | None, as_json: bool) -> None:
 
 def _all(folder: Path, seed: int, again: bool, as_json: bool) -> None:
     from glassformer.cli.progress import TrainingProgress
-    from glassformer.experiments.gallery import build
+    from glassformer.experiments.report import build
 
     with TrainingProgress() as progress:
         results = build(folder, seed, lambda each: each.run(seed, progress.stage), again, progress.say)
