@@ -265,9 +265,9 @@ EXCEPTIONS = {
     ("recipe", "translation"),  # the task of a recipe that names none
     ("legacy", "masked-language-modelling"),  # what keys of Glassformer 0.1 are called today
     ("legacy", "span-corruption"),
-    ("answer", "answering"),  # words on progress bars
-    ("classify", "images"),
-    ("tag", "tagging"),
+    ("label", "answering"),  # words on progress bars
+    ("label", "images"),
+    ("label", "tagging"),
     ("exchange", "huggingface"),  # a format
     ("record", "recurrent"),  # a kind of part
 }

@@ -6,6 +6,7 @@ A reader finds the old file or the new one, never a part of it. What a killed pr
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import json
@@ -15,11 +16,12 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from glassformer.errors import RunError
+from glassformer.errors import InputError, RunError
 from glassformer.stopping import at_the_end
 
 RUN_FILES = ("recipe.toml", "config.json")  # a folder that holds both is a run that was trained
@@ -36,6 +38,8 @@ def unfinished(path: Path) -> Path:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path; without an error, that file is flushed and renamed to `path`, else it is removed."""
+    if path.exists() and not path.is_file():  # a rename would put a file in the place of a device
+        raise FileExistsError(errno.EEXIST, "it is no regular file", str(path))
     new = unfinished(path)
     with at_the_end(lambda: remove(new)):
         yield new
@@ -169,11 +173,33 @@ def damage(folder: Path, wanted: Callable[[str], bool] = lambda name: True) -> s
     return None
 
 
+def is_trained(folder: Path) -> bool:
+    """Whether a folder holds a run that was trained here, finished or not."""
+    return all((folder / name).is_file() for name in RUN_FILES)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and check that it can be written to: called before any work is done that could be lost."""
+    check_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written to: {error.strerror or error}") from None
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a path where a folder cannot be: it, or what it should lie in, is something else."""
+    found = next(each for each in (folder, *folder.parents) if each.exists())
+    if not found.is_dir():
+        raise RunError(f"{found} is a file: choose a folder")
+
+
 def check_free(folder: Path, force: bool) -> None:
     """Refuse to write into a folder that holds something, unless forced; a trained run is never written over."""
-    if folder.exists() and not folder.is_dir():
-        raise RunError(f"{folder} is a file: choose a folder")
-    if all((folder / name).is_file() for name in RUN_FILES):
+    check_folder(folder)
+    if is_trained(folder):
         raise RunError(f"{folder} holds a run that was trained: choose another folder")
     if not force and folder.exists() and any(not UNFINISHED.fullmatch(each.name) for each in folder.iterdir()):
         raise RunError(f"{folder} is not empty: choose another folder, or write over what it holds with --force")

@@ -12,7 +12,7 @@ from glassformer.compare.comparing import Comparison, Entry, compare, entries_of
 from glassformer.compare.report import columns, rows, sentences, write_report
 from glassformer.compare.worker import Tell, train_in_process
 from glassformer.errors import ConfigurationError, InputError, RunError
-from glassformer.recipe import Recipe, make_recipe, to_toml
+from glassformer.recipe import Recipe, make_recipe, read_recipe, to_toml
 from glassformer.runs import load, train
 from glassformer.runs.metrics import read_metrics
 from tiny import IDLE, recipe, table
@@ -59,6 +59,8 @@ def test_all_get_the_same_tokens_and_seeds(compared: Compared) -> None:
     assert facts.tokens == facts.runs[0].tokens
     for run in facts.runs:
         assert abs(run.tokens - facts.tokens) <= run.tokens / run.steps * 1.3
+    budgets = [read_recipe(Path(run.folder) / "recipe.toml").train.tokens for run in facts.runs]
+    assert budgets == [None, facts.tokens, facts.tokens, facts.tokens]  # the first run of all decides
     assert facts.runs[2].steps > facts.runs[0].steps == 4  # smaller batches, more of them
     assert facts.notes == []
     assert "run 3 of 4, large, seed 0: training" in told
@@ -154,7 +156,8 @@ def test_other_examples_split_off_are_different_data(tmp_path: Path) -> None:
 
 def test_recipes_that_build_the_same_model_are_named(tmp_path: Path) -> None:
     """What a recipe spells out and what a family does by itself can be the same model: then the training differs."""
-    faster: dict[str, dict[str, Any]] = {"model": {"residual": "pre", "tie_output": True}, "train": {"lr": 1e-2}}
+    spelled = {"residual": "pre", "tie_output": True, "decoder_layers": 1, "key_value_heads": 2}
+    faster: dict[str, dict[str, Any]] = {"model": spelled, "train": {"lr": 1e-2}}
     asked: dict[str, dict[str, dict[str, Any]]] = {"slow": {}, "fast": faster, "large": LARGE}
     sides = [Entry(name, recipe(IDLE, change)) for name, change in asked.items()]
     found = compare(sides, tmp_path, [0, 1], examples=20, split="valid", train=Counting())

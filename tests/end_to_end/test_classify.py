@@ -114,7 +114,7 @@ def test_a_line_that_cannot_be_classified_leaves_the_others_their_labels(pairs: 
     assert [bool(line) for line in answer.out.split("\n")] == [True, False, False, False, True, False]
     assert answer.code == 2
     assert [line.split(":")[2] for line in answer.err.splitlines()[:2]] == ["3", "4"]
-    assert answer.err.endswith("glassformer: 2 of the texts could not be read\n")
+    assert answer.err.endswith("glassformer: 2 of 5 texts could not be used\n")
     rows = envelopes(command("classify", "--run", pairs, "--json", stdin=lines))
     assert [row["error"] is not None for row in rows] == [False, False, True, True, False]
     assert [bool(row["output"]) for row in rows] == [True, False, False, False, True]
@@ -175,7 +175,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_answered(images: Path, comm
     assert [line.split("\t")[0] for line in answer.out.splitlines()] == ["", names[1], ""]
     assert answer.err.count("glassformer: ") == 3
     assert "gone.png: cannot be read: No such file or directory" in answer.err
-    assert answer.err.endswith("glassformer: 2 of the images could not be read\n")
+    assert answer.err.endswith("glassformer: 2 of 3 images could not be used\n")
     rows = envelopes(command("classify", "--run", images, *names, "--json"))
     assert [row["error"] is not None for row in rows] == [True, False, True]
     assert [row["output"] for row in rows] == [None, "lying", None]
@@ -191,7 +191,10 @@ def test_lines_that_are_no_text_or_name_nothing_leave_the_others_theirs(
     drawn("lying", 1).save(tmp_path / "good.png")
     answer = command("classify", "--run", images, stdin=f"{tmp_path / 'good.png'}\n\n".encode())
     assert (answer.code, answer.out.count("\n"), len(answer.out.split())) == (2, 2, 3)
-    assert answer.err.splitlines()[0] == "glassformer: standard input:2: an empty line names no image"
+    assert (
+        answer.err.splitlines()[0]
+        == "glassformer: standard input:2: the line is empty: expected the name of an image file"
+    )
 
 
 def test_an_image_that_cannot_be_read_is_left_out_of_the_score(images: Path, command: Command, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_the_only_text_that_fails_has_an_envelope_too(capsys: pytest.CaptureFixt
     template: Template[str, str] = Template(
         "testing", refuse, lambda texts, _: texts, lambda item, _: "", str, lambda _: {}
     )
-    with pytest.raises(InputError, match="1 of the texts could not be read"):
+    with pytest.raises(InputError, match="1 of 1 texts could not be used"):
         template.answer(iter([Item("a", 1, "")]), as_json=True)
     assert json.loads(capsys.readouterr().out) == {"input": "a", "output": None, "error": "a is bad"}
     with pytest.raises(InputError, match=r"^a is bad$"):

@@ -132,7 +132,7 @@ def test_a_prompt_without_room_leaves_the_others_theirs_streamed_or_not(
     assert plain == streamed
     assert (plain.code, len(plain.out.splitlines()), plain.out.splitlines()[1]) == (2, 3, "")
     assert plain.err.splitlines()[0].endswith("leaves no room: the model reads 40 in all")
-    assert plain.err.splitlines()[1:] == ["glassformer: 1 of the texts could not be read"]
+    assert plain.err.splitlines()[1:] == ["glassformer: 1 of 3 texts could not be used"]
 
 
 def test_nothing_is_written_over_unless_forced(command: Command, language_model: Path, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_what_cannot_be_imported_or_used_is_a_sentence(
         (("translate", "--run", run), "does not translate: it was trained for language-modelling"),
         (("generate", "--run", run, "the dog", "--top-p", "0.9"), "give a --temperature as well"),
         (("generate", "--run", run, "the dog " * 40), "leaves no room: the model reads 40 in all"),
-        (("export", "--run", run, "--to", "tensorflow", tmp_path / "y"), "is no format to export to"),
+        (("export", "--run", run, "--to", "tensorflow", tmp_path / "y"), '--to is "tensorflow": expected huggingface'),
     ):
         answer = command(*arguments, stdin=b"the dog\n")
         assert answer.code == 2, arguments

@@ -61,6 +61,8 @@ def test_answers_are_scored(command: Command, answering: Path, tmp_path: Path) -
         (("who?",), b"", ("--context FILE",)),
         ((), b"no tab\n", ("standard input:1:", "a question, a tab and its context")),
         ((), b'{"question": 1}\n', ("standard input:1:",)),
+        ((), b'{"question": ' + b"[" * 99_999 + b"\n", ("standard input:1: expected a question",)),
+        ((), b'{"question": "\\ud800", "context": "b"}\n', ("standard input:1: ", "is not Unicode text")),
         ((), b"which\t \n", ("standard input:1: the context is empty",)),
         ((), b"\tb\n", ("standard input:1: the question is empty",)),
         (("--context", "nowhere.txt", "who?"), b"", ("nowhere.txt: cannot be read",)),
@@ -79,7 +81,7 @@ def test_a_line_that_cannot_be_answered_leaves_the_others_their_answers(command:
     assert found.code == 2
     assert found.err.splitlines() == [
         "glassformer: standard input:2: the question is empty",
-        "glassformer: 1 of the questions could not be read",
+        "glassformer: 1 of 3 questions could not be used",
     ]
     rows = envelopes(command("answer", "--run", answering, "--json", stdin=lines))
     assert [row["output"] for row in rows] == ["red", None, "five"]

@@ -66,7 +66,7 @@ def test_a_wider_beam_is_what_was_asked_for(trained: Translator, command: Comman
 def test_a_line_that_is_no_text_leaves_the_others_their_outputs(trained: Translator, command: Command) -> None:
     asked = b"a b\n\xff\xfe\nc d\n"
     good = command("translate", "--run", trained.path, stdin=b"a b\nc d\n").out.splitlines()
-    told = ["standard input:2: is not UTF-8 text", "1 of the texts could not be read"]
+    told = ["standard input:2: is not UTF-8 text", "1 of 3 texts could not be used"]
     for more in ((), ("--stream",)):
         answer = command("translate", "--run", trained.path, "--beam", "1", *more, stdin=asked)
         assert answer.code == 2
@@ -104,7 +104,7 @@ def test_an_input_of_any_length_is_translated_a_portion_at_a_time(
     assert (late.code, late.out) == (2, "h\na b c\nh\n\n")
     assert late.err.splitlines() == [
         "glassformer: standard input:4: is not UTF-8 text",
-        "glassformer: 1 of the texts could not be read",
+        "glassformer: 1 of 4 texts could not be used",
     ]
 
 

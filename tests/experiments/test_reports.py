@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from glassformer.cli.app import main
 from glassformer.errors import InputError, TrainingError
-from glassformer.experiments import EXPERIMENTS, Experiment, Finding, find, gallery, report
+from glassformer.experiments import EXPERIMENTS, Experiment, Finding, find, report
 
 FILES = {"figure.png", "figure.svg", "data.csv", "report.md", "finding.json"}
 FINDING = Finding(
@@ -74,20 +74,20 @@ def test_a_file_in_the_way_is_said_to_be_before_anything_is_tried(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="file: cannot be a folder"):
+    with pytest.raises(InputError, match="file is a file: choose a folder"):
         report.write(COUNTING, FINDING, 0, tmp_path / "file")
     monkeypatch.setattr(Experiment, "run", lambda *_: pytest.fail("it was tried"))
     with pytest.raises(SystemExit) as end:
         main(["experiment", *words, "--out", str(tmp_path / "file")])
     assert end.value.code == 2
-    assert "file: cannot be a folder for experiments" in capsys.readouterr().err
+    assert "file is a file: choose a folder" in capsys.readouterr().err
 
 
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gallery of three experiments."""
     made = {name: Experiment(name, f"Claim <{name}>.") for name in ("one", "two", "three")}
-    monkeypatch.setattr(gallery, "EXPERIMENTS", made)
+    monkeypatch.setattr(report, "EXPERIMENTS", made)
 
 
 @pytest.mark.usefixtures("three")
@@ -101,12 +101,12 @@ def test_one_that_fails_does_not_lose_the_others_and_is_tried_again(tmp_path: Pa
         return FINDING
 
     with pytest.raises(TrainingError, match=r"1 of 3 experiments failed: two \(ValueError: a hiccup\)"):
-        gallery.build(tmp_path, 0, perform)
+        report.build(tmp_path, 0, perform)
     assert names(tmp_path) == {"one", "three", "index.md", "index.html"}
-    assert [each.name for each in gallery.build(tmp_path, 0, perform)] == ["one", "two", "three"]
+    assert [each.name for each in report.build(tmp_path, 0, perform)] == ["one", "two", "three"]
     assert tried == ["one", "two", "three", "two"]
-    gallery.build(tmp_path, 0, perform, again=True)
-    gallery.build(tmp_path, 1, perform)
+    report.build(tmp_path, 0, perform, again=True)
+    report.build(tmp_path, 1, perform)
     assert len(tried) == 4 + 3 + 3  # another seed is another gallery
     for page, claim in (("index.md", "Claim <two>."), ("index.html", "Claim &lt;two&gt;.")):
         text = (tmp_path / page).read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """Every key does something, or somebody says that it does not."""
 
+import json
 import re
-import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,24 +15,12 @@ import torch
 
 import questions
 import stories
-from glassformer.data import preparing
-from glassformer.errors import ConfigurationError, RecipeError
-from glassformer.recipe import (
-    Data,
-    Decode,
-    Recipe,
-    RecipeWarning,
-    Tokenizer,
-    Train,
-    Tune,
-    make_recipe,
-    settled,
-    without_effect,
-)
+from glassformer.errors import ConfigurationError, GlassformerError, RecipeError
+from glassformer.recipe import Recipe, RecipeWarning, make_recipe, settled, without_effect
 from glassformer.recipe import effects as effects_of_keys
 from glassformer.recipe.model import Fresh, FreshReader, section_of, suited
 from glassformer.registry import TASKS
-from glassformer.runs import train
+from glassformer.runs import prepare_corpus, train
 from glassformer.tasks.task import fresh_model
 from labels import examples, folder_of_bars, image_recipe, table, text_recipe
 from tiny import IDLE
@@ -149,39 +137,98 @@ def test_no_choice_of_a_part_leaves_another_key_without_effect_and_without_a_sen
     assert idle == []
 
 
-# --- the other sections: every key is read by a training and an evaluation
+# --- the other sections: another value gives other rows, another training, other files or other outputs
 
-FEW: dict[str, Any] = {
-    "steps": 2, "tokens": None, "batch_tokens": 256, "optimiser": "muon", "schedule": "wsd", "warmup": 1, "average": 2,
-    "ema": 0.5, "validate_every": 1, "save_every": 1, "log_every": 1, "device": "cpu",
+BASE: dict[str, dict[str, Any]] = {
+    "train": {
+        "steps": 4, "optimiser": "adamw", "schedule": "wsd", "warmup": 1, "ema": 0.5, "validate_every": 1,
+        "save_every": 1, "keep": 2, "log_every": 1, "device": "cpu", "clip": 0.1,
+    },
+    "decode": {"beam": 2, "max_length": 4},
 }  # fmt: skip
-DECODE: dict[str, Any] = {"beam": 2, "max_length": 4}
+BESIDE: dict[str, dict[str, dict[str, Any]]] = {  # what some keys need to have an effect
+    "train.muon_lr": {"train": {"optimiser": "muon"}},
+    "train.patience": {"train": {"lr": 1e-30}},
+    "train.watch": {"train": {"lr": 1e-4, "steps": 6, "patience": 1}},  # the loss falls, a score may not
+    "train.save_every": {"train": {"validate_every": 9}},  # else each validation saves the best
+    "train.keep": {"train": {"validate_every": 9}},
+    "data.long": {"data": {"max_tokens": 6}},
+}
+OTHER: dict[str, Any] = {
+    "train.tokens": 1, "train.precision": "bf16", "train.schedule": "cosine", "train.optimiser": "muon",
+    "train.betas": (0.5, 0.5), "train.patience": 1, "train.average": 2, "train.device": "abacus", "train.clip": 0.01,
+    "train.decay": 0.9, "train.ema": 0.01,
+    "train.validate_sentences": 1, "train.validate_every": 2, "train.warmup": 3, "train.steps": 2,
+    "train.log_every": 2, "train.save_every": 2, "data.long": "drop", "data.normalise": "none", "data.max_ratio": 1.5,
+    "data.max_characters": 9, "data.max_tokens": 5, "data.valid": 0.3, "data.test": 0.3, "data.duplicates": "keep",
+    "tokenizer.kind": "character", "tokenizer.vocabulary": 20, "tokenizer.sample": 3, "tokenizer.path": "no-such-file",
+    "train.strategy": "fsdp", "tune.mode": "head", "tune.targets": ("query",), "tune.rank": 1,
+    "decode.batch": 1, "decode.length_penalty": -3.0, "decode.max_length": 2, "decode.beam": 1,
+}  # fmt: skip
+# What no result shows, and where a test holds what it does instead.
+ELSEWHERE = {
+    "data.workers": "tests/data/test_preparing.py",
+    "train.compile": "tests/training/test_loss.py",
+    "train.max_bad_steps": "tests/training/test_loop.py",
+}
+CLOCK = {"tokens_per_s", "elapsed", "eta", "memory"}  # measurements of the machine
+ODD = "cafe\u0301  old  the"  # that normalising and stripping change
 
 
 def translation(folder: Path) -> dict[str, Any]:
-    rows = [(f"the {a} {b}", f"{b} {a}") for a in "abcdefgh" for b in "abcdefgh"]
+    rows: list[tuple[str, ...]] = [(f"the {a} {b}", f"{b} {a}") for a in "abcdefgh" for b in "abcdefgh"]
+    rows += [(ODD, "a b c d e"), ("a b c d e f g h", "a b c d e f"), ("the a b", "b a"), ("The A", "b a"), ("one",)]
     return {
         **letters(IDLE),
         "source": {"kind": "tsv", "train": str(table(folder / "t.tsv", rows))},
         "data": {"max_tokens": 16, "valid": 0.1, "test": 0.1, "max_ratio": 9.0},
+        "tokenizer": {"kind": "bpe", "vocabulary": 300},
     }
 
 
+def classification(folder: Path) -> dict[str, Any]:
+    rows = [*examples(60), (ODD, "fruit"), ("The old saw", "tool"), ("the saw",), *examples(2)]
+    return text_recipe(table(folder / "t.tsv", rows))
+
+
 def tagging(folder: Path) -> dict[str, Any]:
-    asked = text_recipe(table(folder / "t.tsv", [(text, " ".join("x" if word < "m" else "y" for word in text.split()))
-                                                 for text, _ in examples(60)]))  # fmt: skip
+    rows = [(text, " ".join("x" if word < "m" else "y" for word in text.split())) for text, _ in examples(60)]
+    rows += [(ODD, "x y x"), ("The Saw", "x y"), ("the saw", "x"), rows[0]]
+    asked = text_recipe(table(folder / "t.tsv", rows))
     return {**asked, "task": {"kind": "tagging"}, "model": {"family": "recurrent", "width": 8}}
 
 
 def documents(kind: str) -> Callable[[Path], dict[str, Any]]:
     small = {"width": 8, "heads": 2, "layers": 1, "hidden": 16}
-    return lambda folder: stories.recipe(stories.stories(folder / "t.txt", 60), kind, model=small)
+
+    def made(folder: Path) -> dict[str, Any]:
+        path = stories.stories(folder / "t.txt", 60)
+        path.write_bytes(path.read_bytes() + f"\n\n{ODD}\n\n{ODD} {ODD}\n\nThe Cat\n\nThe Cat".encode())
+        (folder / "bad.txt").write_bytes(b"a \xff b")
+        files = {"kind": "text", "train": [str(path), str(folder / "bad.txt")]}
+        return stories.recipe(path, kind, model=small, source=files)
+
+    return made
+
+
+def answering(folder: Path) -> dict[str, Any]:
+    some = questions.paragraphs(30)
+    odd = [{"question": "Which", "answers": [{"text": "no", "answer_start": 0}]}]
+    some += [{"context": f"{ODD} Red", "qas": odd}, some[0]]
+    return questions.recipe(questions.written(folder / "q.json", some))
+
+
+def images(folder: Path) -> dict[str, Any]:
+    path = folder_of_bars(folder / "images", 12)
+    (path / "lying" / "bad.png").write_bytes(b"no image")
+    (path / "lying" / "same.png").write_bytes((path / "lying" / "000.png").read_bytes())
+    return image_recipe(path)
 
 
 MADE: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "answering": lambda folder: questions.recipe(questions.written(folder / "q.json", questions.paragraphs(30))),
-    "classification": lambda folder: text_recipe(table(folder / "t.tsv", examples(60))),
-    "images": lambda folder: image_recipe(folder_of_bars(folder / "images", 12)),
+    "answering": answering,
+    "classification": classification,
+    "images": images,
     "language-modelling": documents("language-modelling"),
     "masked-language-modelling": documents("masked-language-modelling"),
     "span-corruption": documents("span-corruption"),
@@ -189,80 +236,132 @@ MADE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "translation": translation,
 }
 USED: dict[str, Callable[[Any], object]] = {
-    "language-modelling": lambda run: run.generate(["the big"]),
+    "translation": lambda run: run.search(["the a b"], best=2),
+    "language-modelling": lambda run: run.generate(["the big", "the old cow"]),
     "masked-language-modelling": lambda run: run.fill(["the big [MASK] says moo"]),
     "span-corruption": lambda run: run.fill(["the big <extra_id_0> moo"]),
 }
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The keys that the program reads, whoever writes or compares whole recipes not counted."""
-    found: set[str] = set()
+def changed(*changes: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Tables of recipes on top of each other."""
+    made: dict[str, Any] = {}
+    for change in changes:
+        for name, section in change.items():
+            made[name] = {**made.get(name, {}), **section}
+    return made
 
-    def watch(section: type[Any]) -> Callable[[Any, str], Any]:
-        name, keys = section.__name__.lower(), {*section.model_fields}
 
-        def get(self: Any, key: str) -> Any:
-            if key in keys:
-                reader = sys._getframe(1).f_globals.get("__name__", "")
-                if not reader.startswith(("glassformer.recipe", "pydantic")):
-                    found.add(f"{name}.{key}")
-            return object.__getattribute__(self, key)
+def silently(asked: dict[str, Any]) -> Recipe:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecipeWarning)
+        return make_recipe(asked)
 
-        return get
 
-    for section in (Data, Tokenizer, Tune, Train, Decode):
-        monkeypatch.setattr(section, "__getattribute__", watch(section), raising=False)
+def rows_of(recipe: Recipe) -> list[Any]:
+    """What a training would learn from."""
+    corpus = prepare_corpus(recipe)
+    rows = [
+        (row.lengths.tolist(), [numbers.tolist() for column in (0, 1) for _, numbers in row.blocks(column)])
+        for row in corpus.splits.values()
+    ]
+    held_out = [repr(corpus.held_out(split)) for split in ("valid", "test")]
+    return [rows, held_out, corpus.report.to_dict(), [each.to_json() for each in corpus.assets.tokenizers]]
+
+
+def trained_with(recipe: Recipe, folder: Path, use: Callable[[Any], object] | None) -> list[Any]:
+    """What a training says, measures and writes, what the run makes of some examples, and how much at a time."""
+    shapes: list[Any] = []
+    hook = torch.nn.modules.module.register_module_forward_pre_hook(
+        lambda part, given: shapes.append([each.shape for each in given if isinstance(each, torch.Tensor)])
+    )
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", RecipeWarning)
+            run = train(recipe, folder)
+        used = [repr(run.evaluate(run.examples("test")[:4])), None if use is None else repr(use(run))]
+    finally:
+        hook.remove()
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    measured = [{key: each[key] for key in each if key not in CLOCK} for each in records]
+    files = [(folder / name).read_bytes() for name in ("model.safetensors", "config.json")]
+    checkpoints = sorted(path.name for path in folder.glob("checkpoints/*"))
+    return [[str(each.message) for each in said], measured, files, checkpoints, used, shapes]
+
+
+def outcome(asked: dict[str, Any], rows: bool, folder: Path, use: Callable[[Any], object] | None) -> list[Any]:
+    """What comes of a recipe: the rows to learn from, or the training; a sentence of refusal is an outcome, too."""
+    try:
+        recipe = silently(asked)
+        return rows_of(recipe) if rows else trained_with(recipe, folder, use)
+    except GlassformerError as error:
+        return [str(error).replace(str(folder), "")]
+
+
+def another(recipe: Recipe, key: str) -> Any:
+    """Another value for a key."""
+    section, name = key.split(".")
+    value = getattr(getattr(recipe, section), name)
+    if key == "train.watch":
+        return next((score for score in recipe.task.scores if score != value), "nothing")
+    if key == "train.batch_tokens":
+        return value // 8
+    if key in OTHER:
+        return OTHER[key] if OTHER[key] != value else "nfc"
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int) else value / 2 + 0.1
+
+
+def silent_keys(
+    base: dict[str, Any], folder: Path, use: Callable[[Any], object] | None = None, only: str = ""
+) -> list[str]:
+    """The keys whose change is seen nowhere, though nothing says that they have no effect."""
+    known: dict[str, list[Any]] = {}
+    found = []
+    for number, key in enumerate(keys_of(silently(base))):
+        beside = BESIDE.get(key, {})
+        asked = changed(base, beside)
+        recipe = silently(asked)
+        if key in ELSEWHERE or key in without_effect(recipe) or not key.startswith(only):
+            continue
+        section, name = key.split(".")
+        other = changed(asked, {section: {name: another(recipe, key)}})
+        for rows in (True, False) if section in ("data", "tokenizer") else (False,):
+            place = f"{rows}{beside}"
+            if place not in known:
+                known[place] = outcome(asked, rows, folder / f"base{number}", use)
+            if outcome(other, rows, folder / str(number), use) != known[place]:
+                break
+        else:
+            found.append(key)
     return found
 
 
-def unread(asked: dict[str, Any], folder: Path, read: set[str], use: Callable[[Any], object] | None = None) -> set[str]:
-    """The keys that were not read in a training, an evaluation and a use, and of which nothing is said."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RecipeWarning)
-        recipe = make_recipe(asked)
-    read.clear()
-    run = train(recipe, folder / "run")
-    run.evaluate(run.examples("test"))
-    if use is not None:
-        use(run)
-    known = {
-        f"{name}.{key}" for name in ("data", "tokenizer", "tune", "train", "decode")
-        for key in type(getattr(recipe, name)).model_fields
-    }  # fmt: skip
-    return known - read - without_effect(recipe).keys()
+def keys_of(recipe: Recipe) -> list[str]:
+    sections = {name: type(getattr(recipe, name)) for name in ("data", "tokenizer", "tune", "train", "decode")}
+    return [f"{name}.{key}" for name, section in sections.items() for key in section.model_fields]
 
 
 def test_there_is_a_recipe_for_every_task() -> None:
     assert MADE.keys() == {*TASKS.names()}
+    for key, file in ELSEWHERE.items():
+        assert key.partition(".")[2] in (Path(__file__).parents[2] / file).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", MADE)
-def test_every_key_is_read_or_said_to_have_no_effect(
-    kind: str, tmp_path: Path, read: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preparing, "WORTHWHILE", 0)  # so that tokenising may be shared by workers
+def test_every_key_has_an_effect_or_is_said_to_have_none(kind: str, tmp_path: Path) -> None:
     asked = MADE[kind](tmp_path)
-    asked = {**asked, "train": {**FEW, "batch_tokens": asked["train"]["batch_tokens"]}, "decode": DECODE}
-    asked["data"] = {**asked["data"], "workers": 1}
-    for key in unread(asked, tmp_path, read, USED.get(kind)):
-        assert (kind, key) in {("answering", "data.normalise"), ("answering", "data.strip")}
-        other: dict[str, Any] = {"normalise": "nfc"} if key == "data.normalise" else {"strip": True}
-        with pytest.raises(RecipeError, match=key):  # these may have one value only
-            make_recipe({**asked, "data": {**asked["data"], **other}})
+    base = changed(asked, BASE, {"train": {"batch_tokens": asked["train"]["batch_tokens"]}})
+    assert silent_keys(base, tmp_path / "runs", USED.get(kind)) == []
 
 
 @pytest.mark.parametrize("tune", [{"mode": "lora", "rank": 2}, {"mode": "unfreeze", "every": 1}])
-def test_every_key_of_tuning_is_read(tune: dict[str, Any], tmp_path: Path, read: set[str]) -> None:
-    asked: dict[str, Any] = {
-        **translation(tmp_path),
-        "train": {**FEW, "optimiser": "adamw", "tokens": 500},
-        "decode": DECODE,
-    }
-    train(make_recipe(asked), tmp_path / "base")
-    asked |= {"model": {"pretrained": str(tmp_path / "base")}, "tune": tune, "data": {**asked["data"], "workers": 1}}
-    assert unread(asked, tmp_path, read) == {"data.workers"}  # there are too few examples to share
+def test_every_key_of_tuning_has_an_effect(tune: dict[str, Any], tmp_path: Path) -> None:
+    base = changed(translation(tmp_path), BASE)
+    train(make_recipe(base), tmp_path / "base")
+    tuned = {**base, "model": {"pretrained": str(tmp_path / "base")}, "tune": tune, "tokenizer": {}}
+    assert silent_keys(tuned, tmp_path / "runs", only="tune.") == []
 
 
 # --- what is said

@@ -10,7 +10,7 @@ import torch
 import glassformer.static.skipgram as module
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.static import gensim_vectors, skip_gram
-from glassformer.static.skipgram import Settings, SkipGram, counted, keeping, pairs
+from glassformer.static.skipgram import Settings, SkipGram, counted, keep_probability, pairs
 
 GROUPS = [[f"{letter}{number}" for number in range(6)] for letter in "abcd"]
 
@@ -71,15 +71,16 @@ def test_pairs_stay_in_their_sentence_and_window() -> None:
 
 def test_few_words_have_few_neighbours() -> None:
     for count in range(4):  # fewer than the window is wide
-        centres, near = pairs(torch.arange(count), torch.zeros(count), 5, torch.Generator().manual_seed(0))
-        assert centres.shape == near.shape
-        assert len(centres) >= 2 * max(count - 1, 0)
+        for window in (5, 2**31 - 1):
+            centres, near = pairs(torch.arange(count), torch.zeros(count), window, torch.Generator().manual_seed(0))
+            assert centres.shape == near.shape
+            assert len(centres) >= 2 * max(count - 1, 0)
 
 
 def test_frequent_words_are_kept_as_the_paper_says() -> None:
-    kept = keeping(torch.tensor([900.0, 100.0]), 0.09)
+    kept = keep_probability(torch.tensor([900.0, 100.0]), 0.09)
     assert kept.tolist() == pytest.approx([0.1**0.5 + 0.1, 1.0], abs=1e-6)
-    assert keeping(torch.tensor([900.0, 100.0]), 0).tolist() == [1, 1]
+    assert keep_probability(torch.tensor([900.0, 100.0]), 0).tolist() == [1, 1]
 
 
 def test_what_cannot_be_learned_is_a_sentence() -> None:

@@ -13,6 +13,7 @@ from tokenizers import models, pre_tokenizers, processors
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.recipe import Tokenizer as Section
 from glassformer.text import Tokenizer
+from glassformer.text.word_cache import WordCache
 
 TEXTS = [
     "The cat sat on the mat, and the dog sat on the cat.",
@@ -99,6 +100,7 @@ def test_all_ways_to_encode_agree(kind: str, batch: list[str]) -> None:
 def test_words_are_remembered(kind: str) -> None:
     tokenizer = Tokenizer(Engine.from_str(TOKENIZERS[kind].to_json()))
     first = tokenizer.encode_flat(["the cat sat", "the dog"])[0].tolist()
+    assert isinstance(tokenizer._cache, WordCache)
     assert {"the", " cat", " sat", " dog"} <= tokenizer._cache.known.keys()
     assert tokenizer.encode_flat(["the cat sat", "the dog"])[0].tolist() == first
 

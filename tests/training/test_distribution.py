@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from glassformer.recipe import RecipeWarning
 from glassformer.tasks.translation import translation_loss
 from glassformer.training import Checkpoints, Trainer
+from glassformer.training.distribution import distribution
 
 from .helpers import FakeBatches, model, options, tuned
 from .test_resume import TESTS
@@ -25,6 +27,12 @@ TUNED: list[tuple[str, dict[str, Any]]] = [
     (strategy, wish) for strategy in ("ddp", "fsdp") for wish in ({"mode": "lora"}, {"mode": "unfreeze", "unfreeze": 2})
 ]
 WISH: dict[str, Any] = {"dropout": 0.0, "ema": 0.9, "lr": 3e-3, "clip": 0.5, "validate_every": 3}
+
+
+def test_a_strategy_without_torchrun_is_said_to_have_no_effect() -> None:
+    told = r"train\.strategy has no effect: a single process trains"
+    with pytest.warns(RecipeWarning, match=told), distribution("cpu", "fsdp") as single:
+        assert single.world == 1
 
 
 def launch(wishes: list[dict[str, Any]]) -> list[tuple[int, str]]:

@@ -19,7 +19,7 @@ import typer
 
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, Stopped
 
-NO_MEMORY = "there is not enough memory: lower train.batch_tokens, decode.batch or model.width"
+NO_MEMORY = "there is not enough memory: lower train.batch_tokens, decode.batch, model.width, or the numbers given"
 TRAIN, USE, STUDY = PANELS = ("Train a model", "Use a run", "Compare and study")  # of the help, in this order
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer has this class but does not export it
 
@@ -52,10 +52,18 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error becomes a sentence on stderr and an exit code."""
     warnings.showwarning = _warn
     threading.excepthook = lambda failure: _warn(str(failure.exc_value))
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # whatever the encoding of the terminal
+    _open_streams()
     _register_commands()
     sys.exit(_exit_code(lambda: app(arguments, prog_name="glassformer", standalone_mode=False)))
+
+
+def _open_streams() -> None:
+    """Give the program an empty input and outputs that go nowhere where it was started without them (`>&-`)."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the encoding of the terminal, and of names of files
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _register_commands() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.errors import InputError
+from glassformer.writing import is_trained
 
 if TYPE_CHECKING:
     from glassformer.tasks.run import Run
@@ -21,16 +22,16 @@ def find_run(given: Path | None, verb: str) -> Path:
     """
     if given is not None:
         return given
-    if is_run(Path()):
+    if _is_run(Path()):
         return Path()
-    found = sorted(path for path in RUNS.iterdir() if is_run(path)) if RUNS.is_dir() else []
+    found = sorted(path for path in RUNS.iterdir() if _is_run(path)) if RUNS.is_dir() else []
     if len(found) > 1:
         found = [path for path in found if _can(path, verb)] or found
     if len(found) == 1:
         return found[0]
     if not found:
         raise InputError(
-            f"there is no run to {verb} with, neither here nor in {RUNS}: name its folder with --run, "
+            f"there is no run to {verb} with in the current folder or in {RUNS}: name its folder with --run, "
             "or make a run first with glassformer train or glassformer import"
         )
     names = ", ".join(str(path) for path in found[:LISTED])
@@ -50,10 +51,9 @@ def _can(path: Path, verb: str) -> bool:
     return kind in TASKS and getattr(TASKS[kind].Run, verb, None) is not getattr(Run, verb, None)
 
 
-def is_run(folder: Path) -> bool:
-    """Whether a folder is a run: one that was trained, or imported."""
-    trained = (folder / "recipe.toml").is_file() and (folder / "config.json").is_file()
-    return trained or (folder / "import.json").is_file()
+def _is_run(folder: Path) -> bool:
+    """Whether a folder holds a run to use: one that was trained, or imported."""
+    return is_trained(folder) or (folder / "import.json").is_file()
 
 
 def load_run(given: Path | None, verb: str, device: str, adapter: Path | None) -> Run:

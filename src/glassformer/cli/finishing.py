@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from glassformer.cli.showing import bar, out, say, typed
+from glassformer.cli.showing import bar, command_line, out, say
 from glassformer.errors import InputError
 from glassformer.looking.figures import attention_text, loss_figure
 from glassformer.runs.metrics import read_metrics
@@ -36,15 +36,13 @@ def finish(run: Any, folder: Path) -> None:
     say(f"\nThe run is in {folder}; its pictures are {' and '.join(str(path) for path in pictures)}.")
     say("Try next:")
     for command in run.next_commands(examples):
-        say(f"  {typed(command, folder)}")
+        say(f"  {command_line(command, folder)}")
 
 
 def _show_attention(run: Any, examples: Sequence[Any]) -> None:
     """The cross-attention over a short example as coloured text, if there is any and the terminal is wide enough."""
-    if run.looks != "cross" or not hasattr(run, "example_of"):
-        return
-    seen = run.look(run.example_of([run.task.texts(example, 0)[0] for example in examples]))
-    if not len(seen.weights):
+    seen = run.attention_shown(examples)
+    if seen is None or not len(seen.weights):
         return
     heat = attention_text(seen.mean, seen.rows, seen.columns)
     if max(Text.from_markup(line).cell_len for line in heat.splitlines()) <= out.width:

@@ -1,11 +1,57 @@
-"""Options that several commands have."""
+"""Options that several commands have, and the kinds of values that options take: paths, counts, seeds."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+MOST = 2**31 - 1  # that can be asked for of anything that is counted
+MOST_SEED = 2**63 - 1
+
+
+def path_of(text: str) -> Path:
+    """A path that was given: an empty one would be the current folder, which nobody asked for."""
+    if not text:
+        raise typer.BadParameter("it is empty: write . for the current folder")
+    if "\0" in text:
+        raise typer.BadParameter(f"{text!r} is not a path")
+    return Path(text)
+
+
+def new_path(text: str) -> Path:
+    """A path to write to; files that mention it are UTF-8, and so must it be."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise typer.BadParameter(f"{text!r} is not UTF-8")
+    return path_of(text)
+
+
+def lines_of(text: str) -> str:
+    """A file to read lines from; - is standard input."""
+    return text if text == "-" else str(path_of(text))
+
+
+def path(*names: str, metavar: str, meaning: str) -> Any:
+    """An option whose value is a path to read from."""
+    return typer.Option(*names, metavar=metavar, parser=path_of, help=meaning)
+
+
+def out(meaning: str, metavar: str = "DIR") -> Any:
+    """The option --out."""
+    return typer.Option("--out", metavar=metavar, parser=new_path, help=meaning)
+
+
+def count(meaning: str, least: int = 1, most: int = MOST) -> Any:
+    """An option whose value is a whole number; `most` is not shown in the help, since nobody comes near it."""
+
+    def bounded(value: int | None) -> int | None:
+        if value is not None and value > most:
+            raise typer.BadParameter(f"it must be at most {most}")
+        return value
+
+    return typer.Option(metavar="N", min=least, callback=bounded, help=meaning)
+
 
 RecipeName = Annotated[
     str, typer.Argument(metavar="RECIPE", help="a recipe file, or the name of a recipe that ships", show_default=False)
@@ -16,12 +62,7 @@ Changes = Annotated[
 ]
 RunFolder = Annotated[
     Path | None,
-    typer.Option(
-        "--run",
-        metavar="DIR",
-        help="the run folder; if not given: the current folder, or the only run in ./runs",
-        show_default=False,
-    ),
+    path("--run", metavar="DIR", meaning="the run folder; if not given: the current folder, or the only run in ./runs"),
 ]
 Texts = Annotated[
     list[str] | None,
@@ -29,7 +70,12 @@ Texts = Annotated[
 ]
 TextFiles = Annotated[
     list[str] | None,
-    typer.Option("--file", metavar="FILE", help="a file with a text a line; - is standard input; may be repeated"),
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        parser=lines_of,
+        help="a file with a text a line; - is standard input; may be repeated",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", metavar="", help="print JSON")]
 Envelopes = Annotated[
@@ -37,10 +83,10 @@ Envelopes = Annotated[
 ]
 Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:1, mps")]
 Adapter = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="a LoRA adapter that was trained for this run's model, ours or peft's"),
+    Path | None, path(metavar="DIR", meaning="a LoRA adapter that was trained for this run's model, ours or peft's")
 ]
-Beam = Annotated[int | None, typer.Option(metavar="N", min=1, help="beam width; 1: greedy; the recipe's if not given")]
+Beam = Annotated[int | None, count("beam width; 1: greedy; the recipe's if not given")]
+Seed = Annotated[int, count("seed of all random numbers", 0, MOST_SEED)]
 Int8 = Annotated[
     bool, typer.Option("--int8", metavar="", help="large matrices in 8 bits: faster on a CPU, nearly as good")
 ]

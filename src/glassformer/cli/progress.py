@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from time import monotonic
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +18,7 @@ from glassformer.runs import Listener
 from glassformer.training.tuning import summary
 
 PLAIN_EVERY = 100  # steps between two lines where there is no terminal
+QUIET = 30  # seconds without a line there, after which a stage gets one
 
 
 class Bar(Progress):
@@ -41,6 +43,7 @@ class TrainingProgress(Listener):
         self._task: TaskID | None = None
         self._stage = ""
         self._last_step = 0  # of which a plain line was written
+        self._last_line = monotonic()
 
     def __enter__(self) -> TrainingProgress:
         if self._console.is_terminal:
@@ -59,6 +62,8 @@ class TrainingProgress(Listener):
             self._stage, self._task = name, self._bar.add_task(name, total=total)
         if self._task is not None and self._console.is_terminal:
             self._bar.update(self._task, completed=done, total=total)
+        elif monotonic() - self._last_line > QUIET:
+            self.say(f"{name}: {done:,}" + ("" if total is None else f" of {total:,}"))
 
     def prepared(self, corpus: Corpus, model: nn.Module) -> None:
         """Show what there is to learn from, and the size of the model."""
@@ -95,4 +100,5 @@ class TrainingProgress(Listener):
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
+        self._last_line = monotonic()
         self._console.print(line, markup=False, soft_wrap=True)

@@ -40,6 +40,6 @@ def program() -> str:
     return shlex.quote(sys.argv[0]) if by_path else f"{shlex.quote(sys.executable)} -m glassformer"
 
 
-def typed(command: str, folder: Path) -> str:
+def command_line(command: str, folder: Path) -> str:
     """A command of a run as it can be typed: after the program's name, with the run's folder for RUN."""
     return f"{program()} {command.replace('RUN', shlex.quote(str(folder)), 1)}"

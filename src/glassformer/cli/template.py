@@ -48,12 +48,12 @@ class Template(Generic[Checked, Answer]):
         """Print a line for each item; raise an InputError in the end if some items could not be used."""
         if self.stream is not None and as_json:
             raise ConfigurationError("--stream prints words as they are written: leave out --json")
-        failed = self._stream(items, self.stream) if self.stream else self._answer(items, as_json)
+        asked, failed = self._stream(items, self.stream) if self.stream else self._answer(items, as_json)
         if failed:
-            raise InputError(f"{failed:,} of the {self.things} could not be read")
+            raise InputError(f"{failed:,} of {asked:,} {self.things} could not be used")
 
-    def _answer(self, items: Iterator[Item], as_json: bool) -> int:
-        """Answer a portion of the items at a time; how many could not be used."""
+    def _answer(self, items: Iterator[Item], as_json: bool) -> tuple[int, int]:
+        """Answer a portion of the items at a time; how many there were, and how many could not be used."""
         asked = failed = 0
         for portion in portions(items):
             checked, errors = self._checked(portion)
@@ -74,12 +74,13 @@ class Template(Generic[Checked, Answer]):
                 else:
                     sys.stdout.write(f"{self.plain(item, answers[row]) if row in answers else ''}\n")
             sys.stdout.flush()
-        return failed
+        return asked, failed
 
-    def _stream(self, items: Iterator[Item], pieces: Callable[[Item, Checked], Iterable[str]]) -> int:
-        """Print the pieces of each item's answer as soon as they are there; how many items could not be used."""
-        failed = 0
+    def _stream(self, items: Iterator[Item], pieces: Callable[[Item, Checked], Iterable[str]]) -> tuple[int, int]:
+        """Print the pieces of each item's answer as soon as they are there; the same counts."""
+        asked = failed = 0
         for item in items:
+            asked += 1
             checked, errors = self._checked([item])
             failed += len(errors)
             for error in errors.values():
@@ -89,7 +90,7 @@ class Template(Generic[Checked, Answer]):
                     sys.stdout.write(piece)
                     sys.stdout.flush()
             sys.stdout.write("\n")
-        return failed
+        return asked, failed
 
     def _checked(self, portion: list[Item]) -> tuple[dict[int, Checked], dict[int, str]]:
         """What is worked with, by row, and the errors of other rows; blank ones are in neither."""
@@ -135,7 +136,7 @@ def reads_texts(verb: str, name: str | None = None, description: str | None = No
             texts, file, run, as_json, adapter, device = (given.pop(option) for option in shared)
             items = items_of(texts, file)
             loaded = load_run(run, verb, device, adapter)
-            if not hasattr(loaded, "see"):  # its TEXTs are no images
+            if not loaded.reads_images:
                 notice_files(texts)
             make(loaded, **given).answer(items, as_json)
 

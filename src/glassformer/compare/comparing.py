@@ -14,9 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
+from types import FunctionType
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from glassformer.compare.worker import Tell, train_in_process
@@ -27,12 +29,14 @@ from glassformer.recipe import Recipe, anchored, base_of, find_recipe, read_reci
 from glassformer.recipe.reading import PATHS
 from glassformer.runs import folder as files
 from glassformer.runs import load
+from glassformer.runs.describing import rebuilt
 from glassformer.runs.metrics import METRICS, read_metrics
 from glassformer.writing import write_json
 
 PREPARATION = {"normalise", "strip", "max_characters", "max_ratio", "duplicates", "valid", "test", "seed"}
 EXAMPLES = 1000  # held-out examples that are scored, unless said otherwise
 TOLERANCE = 0.05  # the fraction of tokens by which a run that had no budget may miss it
+PLAIN = (int, float, str, tuple, FunctionType)  # kinds of a part's attributes that say what it is
 Train = Callable[[Recipe, Path, bool, Tell], None]
 
 
@@ -148,7 +152,8 @@ def _check_same(one: Entry, other: Entry) -> None:
     """Refuse to compare runs of different tasks or data."""
     if one.recipe.task.kind != other.recipe.task.kind:
         raise ConfigurationError(
-            f"{one.name} is for {one.recipe.task.kind}, {other.name} for {other.recipe.task.kind}: no score serves both"
+            f"{one.name} is for {one.recipe.task.kind}, {other.name} for {other.recipe.task.kind}: "
+            "they have no score in common"
         )
     for section, keys in (("source", None), ("data", PREPARATION)):
         first, second = (
@@ -207,15 +212,15 @@ def compare(
 def _trained(
     entries: Sequence[Entry], out: Path, seeds: list[int], tokens: int | None, tell: Tell, train: Train
 ) -> list[Side]:
-    """All runs, each entry's together. Without a budget, the first entry's steps decide what the others get."""
+    """All runs, each entry's together. Without a budget, the steps of the very first decide what the others get."""
     sides: list[Side] = []
     jobs = sum(1 if entry.run else len(seeds) for entry in entries)
     for entry in entries:
         if entry.run is not None:
             sides.append(Side(entry.name, entry.recipe.train.seed, entry.run, entry.recipe))
             continue
-        budget = tokens if tokens is not None or not sides or sides[0].name == entry.name else _tokens(sides[0].folder)
         for seed in seeds:
+            budget = tokens if tokens is not None or not sides else _tokens(sides[0].folder)
             changes = {"seed": seed} | ({} if budget is None else {"tokens": budget})
             asked = entry.recipe.model_copy(update={"train": entry.recipe.train.model_copy(update=changes)})
             side = Side(entry.name, seed, out / "runs" / f"{entry.name}-seed{seed}", settled(asked))
@@ -371,8 +376,20 @@ def _notes(sides: Sequence[Side], result: Comparison) -> list[str]:
 def _same_models(sides: Sequence[Side]) -> list[str]:
     """Say which entries have built the same model: they differ in their training at most."""
     groups: dict[str, list[str]] = {}
-    for side in sides:
-        model = json.dumps(asdict(files.read_config(side.folder).model), sort_keys=True)
-        groups.setdefault(model, []).append(side.name)
-    named = [list(dict.fromkeys(names)) for names in groups.values()]
-    return [f"{' and '.join(names)} build the same model." for names in named if len(names) > 1]
+    for name, folder in {side.name: side.folder for side in sides}.items():
+        groups.setdefault(_anatomy(files.read_run(folder).model), []).append(name)
+    return [f"{' and '.join(names)} build the same model." for names in groups.values() if len(names) > 1]
+
+
+def _anatomy(description: Any) -> str:
+    """All parts of a model with their plain attributes and the shapes of their weights; its values are not made."""
+    with torch.device("meta"):
+        model = rebuilt(description)
+    parts = [f"{name} {type(part).__name__} {_attributes(part)}" for name, part in model.named_modules()]
+    return str((parts, [(name, tuple(each.shape)) for name, each in model.named_parameters()]))
+
+
+def _attributes(part: nn.Module) -> list[tuple[str, str]]:
+    """Numbers, words and functions that a part holds."""
+    found = {key: value for key, value in vars(part).items() if not key.startswith("_")}
+    return sorted((key, str(value)) for key, value in found.items() if value is None or isinstance(value, PLAIN))

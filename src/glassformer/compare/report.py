@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.compare.comparing import Comparison
-from glassformer.looking.style import BLACK, COLOURS, MARKERS, look, save
+from glassformer.looking.style import BLACK, COLOURS, MARKERS, chart_style, save
 from glassformer.writing import replacing
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def rows(result: Comparison) -> list[list[str]]:
 
 
 def sentences(result: Comparison) -> list[str]:
-    """What the numbers are, and what to mind."""
+    """What the numbers are, and what a reader should know of them."""
     first = result.runs[0].name
     losses = " and ".join(sorted({run.loss_of for run in result.runs}))
     what = f"{result.score} ({result.better} is better) on {result.examples:,} {result.split} examples"
@@ -71,7 +71,7 @@ def sentences(result: Comparison) -> list[str]:
 
 def write_report(result: Comparison, folder: Path) -> None:
     """Write figure.png and report.html."""
-    with look():
+    with chart_style():
         figure = draw(result)
         with replacing(folder / "figure.png") as path:
             save(figure, path, "png")
@@ -88,7 +88,7 @@ def page(result: Comparison, svg: str) -> str:
     body = "\n".join(
         "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(result)
     )
-    said = "\n".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences(result))
+    paragraphs = "\n".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences(result))
     title = html.escape(f"{names}: a comparison")
     return f"""<!doctype html>
 <html lang="en">
@@ -99,7 +99,7 @@ def page(result: Comparison, svg: str) -> str:
 <tbody>
 {body}
 </tbody></table></div>
-{said}
+{paragraphs}
 {svg[svg.index("<svg") :]}
 </body>
 </html>
@@ -111,29 +111,29 @@ def draw(result: Comparison) -> Figure:
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(run.name for run in result.runs))
-    looks = {name: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
+    styles = {name: (COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]) for i, name in enumerate(names)}
     figure = Figure(figsize=(12, 7), layout="constrained")
     above, below = figure.subfigures(2, 1)  # type: ignore[misc]  # an array of them
     loss_axes = above.subplots(1, 3, sharey=True)
     for axes, (key, label) in zip(loss_axes, CURVES, strict=True):
-        _curves(axes, result, looks, key, label)
+        _curves(axes, result, styles, key, label)
     loss_axes[0].set_ylabel("loss (nats)")
     loss_axes[0].set_title("The loss: thin in training, marked in validation")
     loss_axes[0].legend()
     widths = [1, 2] if result.lengths else [1]
     lower = below.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
-    _scores(lower[0], result, looks)
+    _scores(lower[0], result, styles)
     if result.lengths:
-        _by_length(lower[1], result, looks)
+        _by_length(lower[1], result, styles)
     return figure
 
 
-def _curves(axes: Axes, result: Comparison, looks: dict[str, tuple[str, str]], key: str, label: str) -> None:
+def _curves(axes: Axes, result: Comparison, styles: dict[str, tuple[str, str]], key: str, label: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     known = set[str]()
     for run in result.runs:
-        (colour, marker), curves = looks[run.name], run.curves
+        (colour, marker), curves = styles[run.name], run.curves
         axes.plot(
             getattr(curves["training"], key), curves["training"].loss, color=colour, marker="", linewidth=1, alpha=0.6
         )
@@ -146,10 +146,10 @@ def _curves(axes: Axes, result: Comparison, looks: dict[str, tuple[str, str]], k
     axes.xaxis.set_major_formatter(EngFormatter())  # 200 k
 
 
-def _scores(axes: Axes, result: Comparison, looks: dict[str, tuple[str, str]]) -> None:
+def _scores(axes: Axes, result: Comparison, styles: dict[str, tuple[str, str]]) -> None:
     runs = result.runs
     for place, run in enumerate(runs):
-        colour, marker = looks[run.name]
+        colour, marker = styles[run.name]
         below, above = max(run.score - run.low, 0), max(run.high - run.score, 0)
         bars: dict[str, Any] = {"xerr": [[below], [above]], "capsize": 4, "markersize": 7}
         axes.errorbar(run.score, place, color=colour, marker=marker, **bars)
@@ -164,10 +164,10 @@ def _scores(axes: Axes, result: Comparison, looks: dict[str, tuple[str, str]]) -
     axes.set_title("Scores, with 95 % intervals")
 
 
-def _by_length(axes: Axes, result: Comparison, looks: dict[str, tuple[str, str]]) -> None:
+def _by_length(axes: Axes, result: Comparison, styles: dict[str, tuple[str, str]]) -> None:
     names = [f"{each.words}\n({each.examples:,})" for each in result.lengths]
     for run in result.runs:
-        colour, marker = looks[run.name]
+        colour, marker = styles[run.name]
         axes.plot(range(len(names)), run.by_length, color=colour, marker=marker)
     axes.set_xticks(range(len(names)), names)
     axes.set_xlabel("words read (examples)")

@@ -12,8 +12,8 @@ from glassformer.errors import ConfigurationError, InputError
 from glassformer.evaluation.classes import ClassScores, class_scores
 
 BASELINE = "TF-IDF + logistic regression"
-WORDS = 50_000  # the size of the vocabulary: the most frequent words
-LABELS = 200  # with more labels, fitting takes too long
+VOCABULARY = 50_000  # the most frequent words
+MOST_LABELS = 200  # with more labels, fitting takes too long
 Examples = Sequence[tuple[str, str]]
 
 
@@ -23,13 +23,13 @@ def baseline(train: Examples, test: Examples, labels: list[str]) -> ClassScores:
         raise ConfigurationError(f"{BASELINE} needs scikit-learn: pip install 'glassformer[tasks]'")
     if not train or not test:
         raise InputError(f"{BASELINE} has no {'test' if train else 'training'} texts")
-    if len(labels) > LABELS:
-        raise InputError(f"{BASELINE} takes too long with {len(labels):,} labels: the maximum is {LABELS}")
+    if len(labels) > MOST_LABELS:
+        raise InputError(f"{BASELINE} takes too long with {len(labels):,} labels: the maximum is {MOST_LABELS}")
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    words = TfidfVectorizer(sublinear_tf=True, max_features=WORDS)
+    words = TfidfVectorizer(sublinear_tf=True, max_features=VOCABULARY)
     model = make_pipeline(words, LogisticRegression(C=10.0, max_iter=1000))
     numbers = {label: number for number, label in enumerate(labels)}
     try:

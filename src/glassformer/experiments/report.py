@@ -1,27 +1,35 @@
-"""Reports: an experiment's folder, with its figure, its numbers, and a page that says what they mean.
+"""Reports: an experiment's folder, with its figure, its numbers and a page that says what they mean; and the gallery.
 
-`figure.png`, `figure.svg`, `data.csv`, `report.md`, and `finding.json`, which is written last: where it is, all is.
+`figure.png`, `figure.svg`, `data.csv`, `report.md`, and `finding.json`, which is written last: where it is, all is. The
+gallery is a folder of such folders, with a page that shows all of them.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from html import escape
 from io import StringIO
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Literal
 
-from glassformer.errors import InputError
-from glassformer.experiments import Experiment, Finding
+from glassformer.errors import Stopped, TrainingError
+from glassformer.experiments import EXPERIMENTS, Experiment, Finding
 from glassformer.experiments.finding import Row
-from glassformer.looking.style import look, save
-from glassformer.writing import replacing, write_json, write_text
+from glassformer.looking.style import chart_style, save
+from glassformer.writing import make_folder, replacing, write_json, write_text
 
 LAST = "finding.json"
 KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
+HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>The claims of the notes, measured</title>
+<style>body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}img{max-width:100%}
+section{border-top:1px solid #ccc;padding:1rem 0}</style></head><body>
+<h1>The claims of the notes, measured</h1>
+"""
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ def write(experiment: Experiment, finding: Finding, seed: int, folder: Path) -> 
     """Fill the folder of an experiment, or fill it anew."""
     make_folder(folder)
     (folder / LAST).unlink(missing_ok=True)
-    with look():
+    with chart_style():
         figure = finding.draw()
         for kind in KINDS:
             with replacing(folder / f"figure.{kind}") as path:
@@ -50,16 +58,6 @@ def write(experiment: Experiment, finding: Finding, seed: int, folder: Path) -> 
     result = Result(experiment.name, experiment.claim, finding.measured, finding.holds, seed, finding.facts)
     write_json(folder / LAST, asdict(result))
     return result
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and check that it can be written to: called before any work is done that could be lost."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be a folder for experiments: {error.strerror}") from None
 
 
 def read(folder: Path) -> Result | None:
@@ -104,3 +102,62 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         writer.writerow({name: float(f"{v:.6g}") if isinstance(v, float) else v for name, v in row.items()})
     return text.getvalue()
+
+
+def build(
+    folder: Path,
+    seed: int,
+    perform: Callable[[Experiment], Finding],
+    again: bool = False,
+    tell: Callable[[str], None] = lambda line: None,
+) -> list[Result]:
+    """Perform every experiment into a folder of its own under `folder`, and write the index.
+
+    A result of the same seed is kept unless `again`. If one experiment fails, the others are still performed; the
+    error at the end names those that failed.
+    """
+    make_folder(folder)
+    results: list[Result] = []
+    failures: list[str] = []
+    for number, experiment in enumerate(EXPERIMENTS.values(), start=1):
+        place = f"{number} of {len(EXPERIMENTS)}: {experiment.name}"
+        known = None if again else read(folder / experiment.name)
+        if known is not None and known.seed == seed and known.claim == experiment.claim:
+            tell(f"{place}: done already")
+            results.append(known)
+            continue
+        tell(place)
+        try:
+            results.append(write(experiment, perform(experiment), seed, folder / experiment.name))
+        except (Stopped, MemoryError):
+            raise
+        except Exception as error:  # the others are still worth having
+            failures.append(f"{experiment.name} ({type(error).__name__}: {error})")
+            tell(f"{place}: failed: {error}")
+    write_text(folder / "index.md", markdown(results))
+    write_text(folder / "index.html", html(results))
+    if failures:
+        raise TrainingError(f"{len(failures)} of {len(EXPERIMENTS)} experiments failed: {'; '.join(failures)}")
+    return results
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """The gallery as a page of Markdown."""
+    parts = [
+        f"## [{each.name}]({each.name}/report.md)\n\n*{each.claim}*\n\n{each.measured}\n\n"
+        f"**Does it hold?** {verdict(each.holds)}\n\n![{each.name}]({each.name}/figure.svg)\n"
+        for each in results
+    ]
+    return "\n".join(["# The claims of the notes, measured\n", *parts])
+
+
+def html(results: Sequence[Result]) -> str:
+    """The gallery as a page that any browser opens, without a network."""
+    parts = [
+        f'<section id="{each.name}"><h2>{each.name}</h2><p><em>{escape(each.claim)}</em></p>'
+        f"<p>{escape(each.measured)}</p><p><strong>Does it hold?</strong> {escape(verdict(each.holds))}</p>"
+        f'<img src="{each.name}/figure.svg" alt="{escape(each.measured)}">'
+        f'<p><a href="{each.name}/data.csv">data.csv</a></p></section>\n'
+        for each in results
+    ]
+    return "".join([HEAD, *parts, "</body></html>\n"])

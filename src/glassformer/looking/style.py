@@ -1,4 +1,4 @@
-"""One look for all charts: colours that everybody can tell apart, quiet axes, letters large enough to read.
+"""One style for all charts: colours that everybody can tell apart, quiet axes, letters large enough to read.
 
 The colours are those of Okabe and Ito, chosen for eyes that do not tell red from green. Lines differ in their markers
 too, so that a chart survives a grey printer.
@@ -26,8 +26,8 @@ TWO_SIDED = "RdBu_r"  # from below zero to above
 
 
 @contextmanager
-def look() -> Iterator[None]:
-    """Draw inside this context, and charts have the common look."""
+def chart_style() -> Iterator[None]:
+    """Charts that are drawn inside this context have the common style."""
     import matplotlib as mpl
     from cycler import cycler
 
@@ -55,7 +55,7 @@ def look() -> Iterator[None]:
 
 
 def save(figure: Figure, path: Path, kind: Literal["png", "svg"] | None = None) -> None:
-    """Write the picture; letters that no installed font has are boxes in it, and no reason to complain.
+    """Write the picture; letters that no installed font has are boxes in it, without a warning.
 
     `kind` is what the name ends with, if not given. An SVG holds no date, so that the same figure is the same file.
     """

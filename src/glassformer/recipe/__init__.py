@@ -3,42 +3,23 @@
 Each section is a class, each key a field with its meaning; the reference in `docs/recipe.md` is made from them.
 """
 
-from glassformer.recipe.effects import settled, without_effect
-from glassformer.recipe.model import Fresh, Pretrained
-from glassformer.recipe.reading import (
-    RecipeWarning,
-    anchored,
-    base_of,
-    bundled,
-    find_recipe,
-    make_recipe,
-    read_recipe,
-    same,
-    to_toml,
-)
-from glassformer.recipe.recipe import Recipe
-from glassformer.recipe.sections import Data, Decode, Tokenizer, Train, Tune
-from glassformer.recipe.values import Section
-
-__all__ = [
-    "Data",
-    "Decode",
-    "Fresh",
-    "Pretrained",
-    "Recipe",
-    "RecipeWarning",
-    "Section",
-    "Tokenizer",
-    "Train",
-    "Tune",
-    "anchored",
-    "base_of",
-    "bundled",
-    "find_recipe",
-    "make_recipe",
-    "read_recipe",
-    "same",
-    "settled",
-    "to_toml",
-    "without_effect",
-]
+from glassformer.recipe.effects import settled as settled
+from glassformer.recipe.effects import without_effect as without_effect
+from glassformer.recipe.model import Fresh as Fresh
+from glassformer.recipe.model import Pretrained as Pretrained
+from glassformer.recipe.reading import RecipeWarning as RecipeWarning
+from glassformer.recipe.reading import anchored as anchored
+from glassformer.recipe.reading import base_of as base_of
+from glassformer.recipe.reading import bundled as bundled
+from glassformer.recipe.reading import find_recipe as find_recipe
+from glassformer.recipe.reading import make_recipe as make_recipe
+from glassformer.recipe.reading import read_recipe as read_recipe
+from glassformer.recipe.reading import same as same
+from glassformer.recipe.reading import to_toml as to_toml
+from glassformer.recipe.recipe import Recipe as Recipe
+from glassformer.recipe.sections import Data as Data
+from glassformer.recipe.sections import Decode as Decode
+from glassformer.recipe.sections import Tokenizer as Tokenizer
+from glassformer.recipe.sections import Train as Train
+from glassformer.recipe.sections import Tune as Tune
+from glassformer.recipe.values import Section as Section

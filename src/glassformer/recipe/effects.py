@@ -1,4 +1,4 @@
-"""Keys without effect: in some combinations a key changes nothing, and whoever wrote it is told so."""
+"""Keys without effect: in some combinations a key changes nothing, and a warning says so."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _not_searched(recipe: Recipe) -> str | None:
     return "decode.beam is 1: greedy" if recipe.decode.beam == 1 else None
 
 
-def _impatient(recipe: Recipe) -> str | None:
+def _patience(recipe: Recipe) -> str | None:
     train = recipe.train
     never = train.tokens is None and train.patience * train.validate_every >= train.steps
     return "training ends before so many validations" if train.patience and never else None
@@ -87,11 +87,17 @@ RULES: list[tuple[tuple[str, ...], Reason]] = [
     (("train.decay",), _unless("train.schedule", "wsd")),
     (
         ("train.ema",),
-        lambda recipe: "train.average decides which weights are kept" if recipe.train.average > 1 else None,
+        lambda recipe: "the weights that are kept are those of train.average" if recipe.train.average > 1 else None,
     ),
-    (("train.average",), lambda recipe: "the mean of one checkpoint is itself" if recipe.train.average == 1 else None),
-    (("train.patience",), _impatient),
-    (("train.steps",), lambda recipe: None if recipe.train.tokens is None else "train.tokens decides"),
+    (
+        ("train.average",),
+        lambda recipe: "the average of one checkpoint is that checkpoint" if recipe.train.average == 1 else None,
+    ),
+    (("train.patience",), _patience),
+    (
+        ("train.steps",),
+        lambda recipe: None if recipe.train.tokens is None else "train.tokens says how long training is",
+    ),
     (("decode.beam",), lambda recipe: _not_searched(recipe) if recipe.decode.temperature > 0 else None),
     (("decode.length_penalty", "decode.early_stopping", "decode.renormalise"), _not_searched),
     (

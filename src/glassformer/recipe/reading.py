@@ -1,4 +1,4 @@
-"""Recipes from TOML and back: what is wrong in one is said in a sentence that names the key."""
+"""Recipes from TOML and back: each error is a sentence that names the key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from glassformer.registry import SOURCES, TASKS, Registry
 PATHS = {"train", "valid", "test", "path", "pretrained", "embeddings"}  # the keys that name files
 DEFAULT_TASK = "translation"  # of a recipe that names none
 NO_FILE = ("one-hot", "tf-idf")  # values of model.embeddings that name no file
-FORMS = {  # pydantic's complaints in the words of TOML
+QUOTED = 100  # characters of a value in a message
+FORMS = {  # pydantic's errors in the terms of TOML
     "model_type": "it should be a table of keys",
     "model_attributes_type": "it should be a table of keys",
     "tuple_type": "it should be a list in brackets",
@@ -47,13 +48,19 @@ def read_recipe(path: Path, changes: list[str] | None = None) -> Recipe:
 def read_table(path: Path) -> dict[str, Any]:
     """The contents of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # with or without a byte order mark
+        return tomllib.loads(read_text(path))
+    except (ValueError, RecursionError) as error:  # also a number of 5,000 digits, and 5,000 brackets
+        raise RecipeError(f"{path}: is not TOML: {error}") from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a recipe file, with or without a byte order mark."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: is not UTF-8 text (byte {error.start})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{path}: is not TOML: {error}") from None
 
 
 def make_recipe(table: dict[str, Any], name: str = "recipe") -> Recipe:
@@ -64,7 +71,7 @@ def make_recipe(table: dict[str, Any], name: str = "recipe") -> Recipe:
         try:
             return kind.model_validate(values)
         except ValidationError as error:
-            problems.extend(_sentence(each, key, kind) for each in _first_hand(error.errors()))
+            problems.extend(_sentence(each, key, kind) for each in _most_specific(error.errors()))
             return None
 
     unknown = [key for key in table if key not in Recipe.model_fields]
@@ -128,9 +135,9 @@ def _kind(section: str, values: Any, registry: Registry[Any]) -> Any:
     raise RecipeError(f"{section}.kind is {'missing' if found is None else repr(found)}: {known}")
 
 
-def _model_kind(values: dict[str, Any], task: Any, said: dict[str, Any]) -> type[BaseModel]:
+def _model_kind(values: dict[str, Any], task: Any, given: dict[str, Any]) -> type[BaseModel]:
     """The class of [model]: a checkpoint's, or the family's."""
-    if said.get("pretrained") is not None:
+    if given.get("pretrained") is not None:
         return Pretrained
     values.pop("pretrained", None)
     family = values.get("family")
@@ -151,8 +158,8 @@ def _of_checkpoint(values: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in idle}
 
 
-def _first_hand(errors: Sequence[Any]) -> list[Any]:
-    """Complaints but for those about a list whose entries are complained about already."""
+def _most_specific(errors: Sequence[Any]) -> list[Any]:
+    """The errors without those of a list whose entries have errors of their own."""
     places = [error["loc"] for error in errors]
     return [error for error in errors if not any(place and place[:-1] == error["loc"] for place in places)]
 
@@ -160,8 +167,10 @@ def _first_hand(errors: Sequence[Any]) -> list[Any]:
 def _change(table: dict[str, Any], change: str) -> None:
     """Set one key of a table: `train.lr=3e-4`; the value is TOML, or else a string; without a value the key goes."""
     key, equals, text = change.partition("=")
-    if not equals or not all(key.split(".")):
+    if not equals or not all(part.strip() for part in key.split(".")):
         raise RecipeError(f"{change!r} is not of the form section.key=value, such as train.lr=3e-4")
+    if any("\ud800" <= letter <= "\udfff" for letter in change):
+        raise RecipeError(f"{change!r} is not UTF-8 text")
     *sections, last = key.strip().split(".")
     for section in sections:
         table = table.setdefault(section, {})
@@ -171,13 +180,16 @@ def _change(table: dict[str, Any], change: str) -> None:
         table.pop(last, None)
         return
     try:
-        table[last] = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        table[last] = text
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        read = {"value": text}
+    if len(read) > 1:
+        raise RecipeError(f"{change!r} sets several keys: write --set once for each")
+    table[last] = read["value"]
 
 
 def _sentence(error: Any, section: str, kind: type[BaseModel]) -> str:
-    """One of pydantic's complaints, as a sentence that names the key, what was expected and the nearest right key."""
+    """One of pydantic's errors as a sentence that names the key, what was expected and the nearest right key."""
     place = [str(part) for part in error["loc"]]
     key = ".".join([*([section] if section else []), *place]) or "recipe"
     if error["type"] == "extra_forbidden":
@@ -190,7 +202,8 @@ def _sentence(error: Any, section: str, kind: type[BaseModel]) -> str:
     if key == "model.norm" and error["input"] in ("pre", "post"):
         return f'model.norm is {error["input"]!r}: since Glassformer 0.2 that is model.residual = "{error["input"]}"'
     expected = FORMS.get(error["type"], f"{error['msg'][0].lower()}{error['msg'][1:]}")
-    return f"{key} is {error['input']!r}: {expected}"
+    value = repr(error["input"])
+    return f"{key} is {value if len(value) <= QUOTED else f'{value[:QUOTED]}…'}: {expected}"
 
 
 RENAMED = {  # keys of Glassformer 0.1
@@ -201,7 +214,7 @@ RENAMED = {  # keys of Glassformer 0.1
 
 
 def _unknown(section: str, key: str, known: list[str], kind: type[BaseModel] | None = None) -> str:
-    """What to say of a key that a section does not have."""
+    """The message for a key that a section does not have."""
     shown = f"{section}.{key}" if section else key
     if shown in RENAMED:
         return f"{shown} is not a key: it is called {RENAMED[shown]} since Glassformer 0.2"

@@ -66,7 +66,7 @@ class Train(Section):
     """How the model is trained."""
 
     steps: Count = Field(10_000, description="optimiser steps")
-    tokens: Annotated[Whole, Field(ge=1)] | None = Field(
+    tokens: Annotated[Whole, Field(ge=1, lt=10**15)] | None = Field(
         None, description="train on this many tokens, padding not counted, instead of train.steps"
     )
     batch_tokens: Count = Field(4_096, description="padded tokens in a batch at most, on the longer side; or images")

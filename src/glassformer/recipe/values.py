@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from glassformer.registry import Registry
 
-# What is written is what is meant: true is no number, and neither is "100"; but a whole number may stand for any.
+# Values are read strictly: true and "100" are no numbers; a whole number is accepted where any number is.
 Whole = Annotated[int, Strict()]
 Number = Annotated[float, Strict()]
 Switch = Annotated[bool, Strict()]

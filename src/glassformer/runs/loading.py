@@ -103,7 +103,7 @@ def examples_in(path: Path, run: Run) -> list[Any]:
     """The examples in a file of the user's, as the run's task takes them; a label it does not know is refused."""
     section = run.task.file_source(str(path), run.recipe)
     source, report, found = SOURCES[section["kind"]](**section), Report(), []
-    raw = "complain" in run.options  # such a run reads what sources give, and leaves out what cannot be read
+    raw = run.reads_images  # such a run reads what sources give, and leaves out what cannot be read
     read = source.read("train", Path.cwd(), report) if raw else read_examples_of(source, run.recipe, Path.cwd(), report)
     for example, place in read:
         for label in run.task.labels_of(example):

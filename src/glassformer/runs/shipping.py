@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from glassformer.interop.huggingface import JOINT, SEPARATE
+from glassformer.recipe import to_toml
 from glassformer.runs import folder as files
 from glassformer.runs.folder import is_run
 from glassformer.tasks.run import Run
@@ -51,9 +53,9 @@ def ship(run: Run, folder: Path) -> None:
         if key in ("train", "valid", "test") and value
     }
     recipe = run.recipe.model_copy(update={"source": source.model_copy(update=names)})
-    write_text(folder / files.RECIPE, files.to_toml(recipe))
+    write_text(folder / files.RECIPE, to_toml(recipe))
     write_text(folder / files.CONFIG, (run.path / files.CONFIG).read_text(encoding="utf-8"))
-    for name in (*files.JOINT, *files.SEPARATE):
+    for name in (*JOINT, *SEPARATE):
         if (run.path / name).is_file():
             table = json.loads((run.path / name).read_text(encoding="utf-8"))
             write_text(folder / name, json.dumps(table, ensure_ascii=False, separators=(",", ":")))

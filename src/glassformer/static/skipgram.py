@@ -87,7 +87,7 @@ def skip_gram(
     drawn = frequent.pow(POWER).cumsum(0) / frequent.pow(POWER).sum()  # (V)
     learned = 0
     for epoch in range(chosen.epochs):
-        kept = torch.rand(len(tokens), generator=rng) < keeping(frequent, chosen.sample)[tokens]  # (N)
+        kept = torch.rand(len(tokens), generator=rng) < keep_probability(frequent, chosen.sample)[tokens]  # (N)
         centres, near = pairs(tokens[kept], sentence_of[kept], chosen.window, rng)
         order = torch.randperm(len(centres), generator=rng)
         learned += len(order)
@@ -119,7 +119,7 @@ def counted(sentences: Sequence[Sequence[str]], least: int) -> tuple[list[str], 
     return kept, [counts[word] for word in kept]
 
 
-def keeping(counts: Tensor, sample: float) -> Tensor:
+def keep_probability(counts: Tensor, sample: float) -> Tensor:
     """The probability to keep an occurrence of each word, (V): min(1, √(s/f) + s/f), f its fraction of all tokens."""
     fraction = counts / counts.sum()
     return torch.ones_like(fraction) if sample <= 0 else ((sample / fraction).sqrt() + sample / fraction).clamp(max=1)
@@ -128,9 +128,10 @@ def keeping(counts: Tensor, sample: float) -> Tensor:
 def pairs(tokens: Tensor, sentences: Tensor, window: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """Centre words and their neighbours in the same sentence, (P) each; each window is drawn from 1 to `window`."""
     reach = torch.randint(1, window + 1, (len(tokens),), generator=rng)  # (N)
-    centres, near = [], []
-    for distance in range(1, window + 1):
-        left = torch.arange(max(len(tokens) - distance, 0))
+    longest = max(Counter(sentences.tolist()).values(), default=0)
+    centres, near = [tokens[:0]], [tokens[:0]]
+    for distance in range(1, min(window, longest - 1) + 1):
+        left = torch.arange(len(tokens) - distance)
         right = left + distance
         together = sentences[left] == sentences[right]
         for centre, other in ((left, right), (right, left)):

@@ -140,14 +140,15 @@ def consistent_loss(
     ½ (loss of p + loss of q) + weight / 4 · (KL(p, q) + KL(q, p)),  where the divergences sum to Σ (p - q) log p/q
     """
     places, right = real_places(mask, tokens), right.flatten()
-    passes = passes.unflatten(0, (2, -1)).flatten(1, 2)  # (2, B * T, D)
+    passes = passes.view(2, -1, passes.shape[-1])  # (2, B * T, D)
     if places is not None:
         passes, right = passes[:, places], right[places]  # (2, N, D), (N)
     log_p = F.log_softmax(head(passes), dim=-1, dtype=torch.float32)  # (2, N, V)
     of_right = log_p.gather(2, right.expand(2, -1)[..., None]).sum()
-    loss = -(1 - smoothing) * of_right - smoothing * log_p.mean(dim=-1).sum()
+    loss: Tensor = -(1 - smoothing) * of_right - smoothing * log_p.mean(dim=-1).sum()
     p, q = log_p.exp()
-    return loss / 2 + weight / 4 * ((p - q) * (log_p[0] - log_p[1])).sum()
+    divergence: Tensor = ((p - q) * (log_p[0] - log_p[1])).sum()
+    return loss / 2 + weight / 4 * divergence
 
 
 def class_loss(logits: Tensor, right: Tensor, smoothing: float = 0.0) -> Tensor:

@@ -66,6 +66,7 @@ class Run:
     """A run of any task. What it can do follows from what it was trained for; all else is refused in a sentence."""
 
     options: ClassVar[frozenset[str]] = frozenset()  # what `evaluate` takes beside examples: beam, int8, rouge
+    reads_images: ClassVar[bool] = False  # it reads files, and `evaluate` can leave some out and tell `complain` so
     looks: ClassVar[str] = "encoder"  # the attention that `look` shows
     opens_with: ClassVar[str] = ""  # the classes of `transformers` that open what is exported
     exports: ClassVar[dict[str, Any]] = {}  # what else `Exported` is told
@@ -148,6 +149,10 @@ class Run:
     def shown(self, examples: Sequence[Any], found: Any) -> list[str]:
         """A line for some of the examples: what the run made of each."""
         return []
+
+    def attention_shown(self, examples: Sequence[Any]) -> Look | None:
+        """The attention over one of the examples that is shown in the terminal; None: nothing is."""
+        return None
 
     def draw(self, examples: Sequence[Any], found: Any, folder: Path) -> list[Path]:
         """Draw pictures of an evaluation; the files that were written."""

@@ -10,6 +10,7 @@ only while it computes that block. With a single process, nothing of this costs 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from glassformer.errors import GlassformerError, TrainingError
+from glassformer.recipe import RecipeWarning
 from glassformer.training.devices import resolve
 
 Result = TypeVar("Result")
@@ -151,6 +153,9 @@ def distribution(device: str = "auto", strategy: Literal["ddp", "fsdp"] = "ddp")
     """The distribution of this process: single, or as the environment variables of torchrun define it."""
     world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     if world == 1:
+        if strategy != "ddp":
+            told = "train.strategy has no effect: a single process trains; start several with torchrun"
+            warnings.warn(told, RecipeWarning, stacklevel=3)
         yield Distribution(resolve(device))
         return
     kind = resolve(device).type

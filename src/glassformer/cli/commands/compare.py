@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli.app import STUDY, app
-from glassformer.cli.options import AsJson, Changes, Device
+from glassformer.cli.options import MOST_SEED, AsJson, Changes, Device, count, out
 from glassformer.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from glassformer.compare import Comparison
+
+HOME = Path("runs") / "comparison"
+MOST_TOKENS = 10**15 - 1  # as of train.tokens
 
 
 @app.command(rich_help_panel=STUDY)
@@ -24,20 +27,19 @@ def compare(
     names: Annotated[
         list[str], typer.Argument(metavar="RECIPE|RUN", help="recipes to train, by file or name, or finished runs")
     ],
-    folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="the folder of runs and report")] = Path(
-        "runs/comparison"
-    ),
+    folder: Annotated[Path | None, out("the folder of runs and report; runs/comparison if not given")] = None,
     tokens: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="tokens that each recipe is trained on: both sides of its examples, without padding; as many as the "
-            "steps of the first recipe take if not given",
+        count(
+            "tokens that each recipe is trained on: both sides of its examples, without padding; as many as the steps "
+            "of the first recipe take if not given",
+            most=MOST_TOKENS,
         ),
     ] = None,
-    seeds: Annotated[str, typer.Option(metavar="N,N,…", help="train.seed of the runs of each recipe")] = "0",
-    examples: Annotated[int, typer.Option(metavar="N", min=2, help="held-out examples that are scored at most")] = 1000,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="N,N,…", help="train.seed of the runs of each recipe; 0 if not given")
+    ] = None,
+    examples: Annotated[int, count("held-out examples that are scored at most", least=2)] = 1000,
     split: Annotated[str, typer.Option(metavar="NAME", help="valid or test")] = "test",
     changes: Changes = None,
     device: Device = "auto",
@@ -54,18 +56,24 @@ def compare(
     from glassformer.cli.progress import TrainingProgress
     from glassformer.compare import compare as run_comparison
     from glassformer.compare import entries_of, write_report
+    from glassformer.writing import make_folder
 
     if split not in ("valid", "test"):
         raise ConfigurationError(f'--split is "{split}": expected valid or test')
-    chosen = _seeds(seeds)
+    chosen = _seeds("0" if seeds is None else seeds)
     entries = entries_of(names, changes)
+    for option, given in (("--set", changes), ("--tokens", tokens), ("--seeds", seeds)):
+        if given is not None and all(entry.run for entry in entries):
+            raise ConfigurationError(f"{option} is for recipes that are trained: finished runs stay as they are")
+    home = HOME if folder is None else folder
+    make_folder(home)
     with TrainingProgress() as progress:
-        result = run_comparison(entries, folder, chosen, tokens, examples, split, _shown(progress), device=device)
-    write_report(result, folder)
+        result = run_comparison(entries, home, chosen, tokens, examples, split, _shown(progress), device=device)
+    write_report(result, home)
     if as_json:
         sys.stdout.write(json.dumps(asdict(result), ensure_ascii=False) + "\n")
         return
-    _show(result, folder)
+    _show(result, home)
 
 
 def _shown(progress: Any) -> Callable[[str, int, int | None], None]:
@@ -87,8 +95,10 @@ def _seeds(text: str) -> list[int]:
         found = [int(each) for each in text.split(",")]
     except ValueError:
         found = []
-    if not found or min(found) < 0:
-        raise ConfigurationError(f'--seeds is "{text}": expected whole numbers with commas between, such as 0,1,2')
+    if not found or min(found) < 0 or max(found) > MOST_SEED:
+        raise ConfigurationError(
+            f'--seeds is "{text}": expected whole numbers from 0 to {MOST_SEED} with commas between, such as 0,1,2'
+        )
     return found
 
 

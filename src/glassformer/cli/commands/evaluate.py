@@ -12,7 +12,7 @@ import typer
 
 from glassformer.cli.app import USE, app
 from glassformer.cli.choosing import find_run
-from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder
+from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder, path
 from glassformer.errors import ConfigurationError
 
 
@@ -21,9 +21,9 @@ def evaluate(
     run: RunFolder = None,
     data: Annotated[
         Path | None,
-        typer.Option(
+        path(
             metavar="FILE",
-            help="examples of your own, as the run's task takes them: a TSV of source and target, or of one or two "
+            meaning="examples of your own, as the run's task takes them: a TSV of source and target, or of one or two "
             "texts and a label; a text; SQuAD's JSON; a folder of images by label",
         ),
     ] = None,
@@ -57,7 +57,7 @@ def evaluate(
             f"{loaded.path} was trained for {loaded.task.kind} and takes no --{name}: "
             "--beam, --int8 and --rouge are for runs that write"
         )
-    if "complain" in loaded.options:  # it can leave out what cannot be read
+    if loaded.reads_images:
         options["complain"] = lambda sentence: notice(f"{sentence}: left out")
     examples = loaded.examples(split) if data is None else examples_in(data, loaded)
     with bar("evaluating", len(examples)) as progress:

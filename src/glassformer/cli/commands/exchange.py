@@ -11,7 +11,7 @@ import typer
 
 from glassformer.cli.app import USE, app
 from glassformer.cli.choosing import find_run
-from glassformer.cli.options import Force, RunFolder
+from glassformer.cli.options import Force, RunFolder, new_path
 from glassformer.errors import ConfigurationError
 
 FORMATS = ("huggingface",)
@@ -27,7 +27,7 @@ FIRST = {  # what to try first with a run that can do this
 @app.command("import", rich_help_panel=USE)
 def import_(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="a folder in Hugging Face's layout, or a hub name")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="the run folder to make")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", parser=new_path, help="the run folder to make")],
     force: Force = False,
 ) -> None:
     """Make a run folder of a checkpoint that another program has trained.
@@ -48,7 +48,7 @@ def import_(
 
 @app.command(rich_help_panel=USE)
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="OUT", help="the folder to write")],
+    folder: Annotated[Path, typer.Argument(metavar="OUT", parser=new_path, help="the folder to write")],
     run: RunFolder = None,
     to: Annotated[str, typer.Option(metavar="FORMAT", help=", ".join(FORMATS))] = FORMATS[0],
     force: Force = False,
@@ -60,6 +60,6 @@ def export(
     from glassformer.runs import export_run, load
 
     if to not in FORMATS:
-        raise ConfigurationError(f'"{to}" is no format to export to: expected {" or ".join(FORMATS)}')
+        raise ConfigurationError(f'--to is "{to}": expected {" or ".join(FORMATS)}')
     opens = export_run(load(find_run(run, "export"), "cpu"), folder, force)
     sys.stdout.write(f"{folder}: transformers opens it with {opens}\n")

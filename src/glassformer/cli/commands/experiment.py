@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli.app import STUDY, app
-from glassformer.cli.options import AsJson
+from glassformer.cli.options import AsJson, Seed, out
 from glassformer.errors import ConfigurationError, Stopped
 
 HOME = Path("runs") / "experiments"
@@ -21,11 +21,8 @@ HOME = Path("runs") / "experiments"
 @app.command(rich_help_panel=STUDY)
 def experiment(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="see --list", show_default=False)] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="seed of all random numbers")] = 0,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="the folder to write; runs/experiments/NAME if not given"),
-    ] = None,
+    seed: Seed = 0,
+    folder: Annotated[Path | None, out("the folder to write; runs/experiments/NAME if not given")] = None,
     every: Annotated[bool, typer.Option("--all", metavar="", help="all of them, and a page that shows them")] = False,
     again: Annotated[bool, typer.Option("--again", metavar="", help="with --all: also what is done already")] = False,
     listed: Annotated[bool, typer.Option("--list", metavar="", help="list all experiments")] = False,
@@ -72,7 +69,8 @@ def _list(as_json: bool) -> None:
 def _one(name: str, seed: int, folder: Path | None, as_json: bool) -> None:
     from glassformer.cli.progress import TrainingProgress
     from glassformer.experiments import find
-    from glassformer.experiments.report import make_folder, verdict, write
+    from glassformer.experiments.report import verdict, write
+    from glassformer.writing import make_folder
 
     found, start = find(name), perf_counter()
     place = HOME / name if folder is None else folder
@@ -90,7 +88,7 @@ def _one(name: str, seed: int, folder: Path | None, as_json: bool) -> None:
 
 def _all(folder: Path, seed: int, again: bool, as_json: bool) -> None:
     from glassformer.cli.progress import TrainingProgress
-    from glassformer.experiments.gallery import build
+    from glassformer.experiments.report import build
 
     with TrainingProgress() as progress:
         results = build(folder, seed, lambda each: each.run(seed, progress.stage), again, progress.say)

@@ -1,4 +1,4 @@
-"""The recipes that ship: `recipes`."""
+"""The recipes that ship, and what they train on: `recipes`, `data`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli.app import TRAIN, app
+from glassformer.cli.options import AsJson, Changes, RecipeName, count
 
 
 @app.command(rich_help_panel=TRAIN)
@@ -22,14 +23,38 @@ def recipes(
     - `glassformer recipes dates --full > my.toml`
     """
     from glassformer.recipe import bundled, find_recipe, read_recipe, to_toml
-    from glassformer.recipe.reading import read_table
+    from glassformer.recipe.reading import read_table, read_text
 
     if name is not None:
         path = find_recipe(name)
-        shown = to_toml(read_recipe(path), comments=True) if full else path.read_text(encoding="utf-8")
+        shown = to_toml(read_recipe(path), comments=True) if full else read_text(path)
         sys.stdout.write(shown)
         return
     found = bundled()
     width = max(map(len, found))
     for each, path in found.items():
         sys.stdout.write(f"{each:{width}}  {read_table(path).get('title', '')}\n")
+
+
+@app.command(rich_help_panel=TRAIN)
+def data(
+    recipe: RecipeName,
+    samples: Annotated[int, count("examples to show", least=0)] = 5,
+    changes: Changes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prepare a recipe's data and describe it: counts, lengths, labels, samples, what was dropped, tokens per word.
+
+    - `glassformer data dates`
+    - `glassformer data my.toml --samples 20`
+    """
+    from glassformer.cli.describing import describe
+    from glassformer.cli.progress import TrainingProgress
+    from glassformer.recipe import anchored, base_of, find_recipe, read_recipe
+    from glassformer.runs import prepare_corpus
+
+    path = find_recipe(recipe)
+    read = anchored(read_recipe(path, changes), base_of(path))  # as train does, which then finds it in the cache
+    with TrainingProgress() as progress:
+        corpus = prepare_corpus(read, progress.stage)
+    describe(corpus, samples, as_json)

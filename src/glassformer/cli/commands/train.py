@@ -9,15 +9,13 @@ from typing import Annotated
 import typer
 
 from glassformer.cli.app import TRAIN, app
-from glassformer.cli.options import Changes, RecipeName
+from glassformer.cli.options import Changes, RecipeName, out
 
 
 @app.command(rich_help_panel=TRAIN)
 def train(
     recipe: RecipeName,
-    folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="the run folder; runs/NAME if not given")
-    ] = None,
+    folder: Annotated[Path | None, out("the run folder; runs/NAME if not given")] = None,
     resume: Annotated[bool, typer.Option("--resume", metavar="", help="continue from the last checkpoint")] = False,
     changes: Changes = None,
 ) -> None:
@@ -34,11 +32,11 @@ def train(
     from glassformer.recipe import base_of, find_recipe, read_recipe
 
     path = find_recipe(recipe)
-    out = Path("runs") / path.stem if folder is None else folder
+    home = Path("runs") / path.stem if folder is None else folder
     read = read_recipe(path, changes)
     if os.environ.get("RANK", "0") != "0":  # of torchrun's processes only the first prints
-        runs.train(read, out, base=base_of(path), resume=resume)
+        runs.train(read, home, base=base_of(path), resume=resume)
         return
     with TrainingProgress() as progress:
-        run = runs.train(read, out, base=base_of(path), resume=resume, listener=progress)
-    finish(run, out)
+        run = runs.train(read, home, base=base_of(path), resume=resume, listener=progress)
+    finish(run, home)

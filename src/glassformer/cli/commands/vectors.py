@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.app import STUDY, app
-from glassformer.cli.options import AsJson
+from glassformer.cli.options import AsJson, Seed, count, lines_of, out, path_of
 from glassformer.errors import ConfigurationError
 
-VectorFile = Annotated[Path, typer.Argument(metavar="VECTORS", help="a file in word2vec's text format")]
-Top = Annotated[int, typer.Option(metavar="N", min=1, help="how many words")]
+VectorFile = Annotated[Path, typer.Argument(metavar="VECTORS", parser=path_of, help="a file in word2vec's text format")]
+Top = Annotated[int, count("how many words")]
 WITH = ("ours", "gensim")
 
 vectors = typer.Typer(no_args_is_help=True, help="Train vectors of words; find neighbours and analogies.")
@@ -23,18 +23,20 @@ app.add_typer(vectors, name="vectors", rich_help_panel=STUDY)
 
 @vectors.command()
 def train(
-    files: Annotated[list[str], typer.Argument(metavar="FILE", help="texts, plain, .gz or .xz; -: standard input")],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="where the vectors go, in word2vec's text format")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", parser=lines_of, help="texts, plain, .gz or .xz; -: standard input")
+    ],
+    file: Annotated[Path, out("where the vectors go, in word2vec's text format", metavar="FILE")],
     program: Annotated[
         str, typer.Option("--with", metavar="NAME", help="ours, or gensim (the extra `vectors`)")
     ] = "ours",
-    width: Annotated[int, typer.Option(metavar="N", min=1, help="numbers in a vector")] = 100,
-    window: Annotated[int, typer.Option(metavar="N", min=1, help="neighbours on each side at most")] = 5,
-    negatives: Annotated[int, typer.Option(metavar="N", min=1, help="random words for each neighbour")] = 5,
-    epochs: Annotated[int, typer.Option(metavar="N", min=1, help="passes over the text")] = 5,
-    least: Annotated[int, typer.Option(metavar="N", min=1, help="occurrences that a word needs to get a vector")] = 5,
+    width: Annotated[int, count("numbers in a vector")] = 100,
+    window: Annotated[int, count("neighbours on each side at most")] = 5,
+    negatives: Annotated[int, count("random words for each neighbour")] = 5,
+    epochs: Annotated[int, count("passes over the text")] = 5,
+    least: Annotated[int, count("occurrences that a word needs to get a vector")] = 5,
     capitals: Annotated[bool, typer.Option("--capitals", metavar="", help="King and king are different words")] = False,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="seed of initial values, order and random words")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Train a vector for each word of a text: Word2Vec, skip-gram with negative sampling. A line is a sentence.
 
@@ -43,23 +45,24 @@ def train(
     """
     if program not in WITH:
         raise ConfigurationError(f'--with is "{program}": expected {" or ".join(WITH)}')
-    if not out.parent.is_dir():
-        raise ConfigurationError(f"{out} cannot be written: there is no folder {out.parent}")
-    if out.is_dir():
-        raise ConfigurationError(f"{out} cannot be written: it is a folder; name a file, such as {out / 'vectors.txt'}")
+    if not file.parent.is_dir():
+        raise ConfigurationError(f"{file} cannot be written: there is no folder {file.parent}")
+    if file.exists() and not file.is_file():
+        what = "a folder" if file.is_dir() else "no regular file"
+        raise ConfigurationError(f"{file} cannot be written: it is {what}; name a file, such as vectors.txt")
     from glassformer.cli.items import read_lines
     from glassformer.cli.showing import bar, say
     from glassformer.static import gensim_vectors, skip_gram, words_of, write_vectors
     from glassformer.static.skipgram import Settings
 
     settings = Settings(width, window, negatives, epochs, least, seed=seed)
-    sentences = [words_of(line, not capitals) for file in files for line in read_lines(file)]
+    sentences = [words_of(line, not capitals) for name in files for line in read_lines(name)]
     with bar("learning vectors", 2) as progress:
         learn: Any = gensim_vectors if program == "gensim" else skip_gram
         found = learn(sentences, settings, progress=progress)
-    write_vectors(found, out)
+    write_vectors(found, file)
     tokens = sum(map(len, sentences))
-    say(f"{out}: {len(found):,} words of {found.width} numbers, learned from {tokens:,} words of text")
+    say(f"{file}: {len(found):,} words of {found.width} numbers, learned from {tokens:,} words of text")
 
 
 @vectors.command()

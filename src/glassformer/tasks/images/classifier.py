@@ -27,7 +27,7 @@ Complain = Callable[[str], None]
 class ImageClassifier(Labeller):
     """A trained model that classifies images: `run.classify(["one.png", "another.jpg"])`."""
 
-    options: ClassVar[frozenset[str]] = frozenset({"complain"})
+    reads_images: ClassVar[bool] = True
 
     def see(self, image: Any) -> Pixels:
         """An image as the model reads it, (S, S, C): from a file, an array or one of Pillow's images."""

@@ -212,6 +212,9 @@ class Translator(Writer):
         fitting = [source for source in sources if 4 <= len(self.read(source)) <= 14] or [min(sources, key=len)]
         return next((source for source in fitting if source.isascii()), fitting[0])
 
+    def attention_shown(self, examples: Pairs) -> Look:
+        return self.look(self.example_of([source for source, _ in examples]))
+
     def draw(self, examples: Pairs, found: TranslationEvaluation, folder: Path) -> list[Path]:
         """The attention of one translation, if the model has any."""
         source = self.example_of([source for source, _ in examples])

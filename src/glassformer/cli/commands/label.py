@@ -1,0 +1,169 @@
+"""Commands that find labels and answers: `classify`, `tag`, `answer`."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.items import Item
+from glassformer.cli.options import count, path
+from glassformer.cli.template import Template, reads_texts
+from glassformer.errors import ConfigurationError, InputError
+
+FORM = (
+    'expected a question, a tab and its context, or {"question": …, "context": …}; '
+    "or give the context of all questions with --context FILE"
+)
+
+
+@reads_texts("classify")
+def classify(
+    run: Any,
+    top: Annotated[int, count("the N likeliest labels of each")] = 1,
+) -> Template[Any, Any]:
+    """Classify texts, or images: a line for each with its label and the probability of that, in the same order.
+
+    Of a run for images, each TEXT is the name of an image file. Two texts that are read together have a tab between.
+
+    - `glassformer classify --run runs/sentiment "what a film!"`
+    - `glassformer classify --run runs/topics --file news.txt --json`
+    - `glassformer classify --run runs/digits one.png two.png`
+    - `find pictures -name "*.jpg" | glassformer classify --run runs/pets`
+    """
+
+    def likely(found: Any) -> dict[str, float]:
+        return dict(list(found.probabilities.items())[:top])
+
+    def plain(item: Item, found: Any) -> str:
+        labels = "\t".join(f"{label}\t{probability:.4f}" for label, probability in likely(found).items())
+        return f"{item.text}\t{labels}" if run.reads_images else labels
+
+    return Template(
+        doing="classifying",
+        things="images" if run.reads_images else "texts",
+        check=(lambda name: _image(name, run)) if run.reads_images else (lambda text: _text(text, run.texts)),
+        work=run.classify,
+        plain=plain,
+        output=lambda found: found.label,
+        details=lambda found: {"probability": found.probability, "probabilities": likely(found)},
+        blank=None if run.reads_images else {"output": None, "probability": None, "probabilities": {}},
+        was_cut=lambda found: found.cut,
+        limit=run.recipe.data.max_tokens,
+    )
+
+
+def _image(name: str, run: Any) -> Any:
+    if not name.strip():
+        raise InputError("the line is empty: expected the name of an image file")
+    return run.see(name)
+
+
+def _text(text: str, texts: int) -> str | tuple[str, ...]:
+    """The text, or the two with a tab between that the run reads together."""
+    parts = tuple(text.split("\t", texts - 1)) if texts > 1 else tuple(text.split("\t"))
+    if len(parts) != texts:
+        expected = "one text, without a tab" if texts == 1 else "two texts with a tab between"
+        raise InputError(f"this run was trained on {expected}: found {len(parts)}")
+    if not all(part.strip() for part in parts):
+        raise InputError(f"the {'second' if parts[0].strip() else 'first'} text is empty")
+    return parts if texts > 1 else text
+
+
+@reads_texts("tag")
+def tag(run: Any) -> Template[list[str], Any]:
+    """Tag the words of texts: a line for each text with its words, a tab, and as many tags, in the same order.
+
+    Words are separated by spaces. Tagged texts for training have the same form. An empty line gives an empty line.
+
+    - `glassformer tag --run runs/tags "they can fish"`
+    - `glassformer tag --run runs/tags --json --file sentences.txt`
+    """
+    return Template(
+        doing="tagging",
+        check=run.check,
+        work=run.tag_words,
+        plain=lambda item, found: f"{' '.join(found.words)}\t{' '.join(found.tags)}",
+        output=lambda found: found.tags,
+        details=lambda found: {"words": found.words, "probabilities": found.probabilities},
+        blank={"output": [], "words": [], "probabilities": []},
+    )
+
+
+@reads_texts("answer")
+def answer(
+    run: Any,
+    context: Annotated[
+        Path | None,
+        path(metavar="FILE", meaning="the text that all questions are about; else each question has its own"),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="X",
+            help="answer nothing where the logit of no answer is higher by more than X; the recipe's if not given; "
+            "evaluate finds the best",
+        ),
+    ] = None,
+) -> Template[tuple[str, str], Any]:
+    """Answer questions with words of a text: a line for each question with the answer and its probability.
+
+    - `glassformer answer --run runs/squad --context article.txt "Who wrote it?" "When?"`
+    - `glassformer answer --run runs/squad --json --file questions.jsonl`
+    - `glassformer answer --run runs/squad2 --threshold 1.5 --file questions.tsv`
+    """
+    if threshold is not None and math.isnan(threshold):
+        raise ConfigurationError("--threshold is nan: it must be a number")
+    if threshold is not None and not run.task.unanswerable:
+        raise ConfigurationError(
+            f"{run.path} was trained to answer every question: --threshold is for task.unanswerable"
+        )
+    shared = None if context is None else _read(context)
+    return Template(
+        doing="answering",
+        things="questions",
+        check=lambda text: _question(text, shared),
+        work=lambda questions, progress: run.answer(questions, progress, threshold),
+        plain=lambda item, found: f"{' '.join(found.text.split())}\t{found.score:.4f}",
+        output=lambda found: found.text,
+        details=lambda found: {"start": found.start, "end": found.end, "score": found.score},
+    )
+
+
+def _read(file: Path) -> str:
+    """A file as it is, so that `start` and `end` count its characters."""
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: is not UTF-8 text (byte {error.start})") from None
+
+
+def _question(text: str, shared: str | None) -> tuple[str, str]:
+    """A question and its context: the shared one, or the one in the same text."""
+    question, context = (text, shared) if shared is not None else _both(text)
+    if any("\ud800" <= letter <= "\udfff" for letter in question + context):
+        raise InputError("the question or its context is not Unicode text: half of a surrogate pair stands alone")
+    if not question.strip() or not context.strip():
+        raise InputError(f"the {'context' if question.strip() else 'question'} is empty")
+    return question, context
+
+
+def _both(text: str) -> tuple[str, str]:
+    if text.startswith("{"):
+        try:
+            row = json.loads(text)
+            question, context = row["question"], row["context"]
+        except (ValueError, KeyError, RecursionError):
+            raise InputError(FORM) from None
+        if not isinstance(question, str) or not isinstance(context, str):
+            raise InputError(FORM)
+        return question, context
+    question, tab, context = text.partition("\t")
+    if not tab:
+        raise InputError(FORM)
+    return question, context
