@@ -1,6 +1,6 @@
 """Make a shipped translator of a run: round its weights to 8 bits, score it, write its card.
 
-    python benchmarks/ship.py RUN src/glassformer/assets/en-de --command "glassformer train tatoeba …"
+    python benchmarks/ship.py RUN src/glassformer/assets/en-de
 
 Everything on the card is measured here: BLEU, chrF and exact match on the whole test set before and after rounding, by
 length, with all references of a sentence; names that are copied right; outputs for a thousand odd inputs that are
@@ -22,6 +22,7 @@ from typing import Any
 import glassformer as gf
 from glassformer.runs.shipping import ship
 
+TEMPLATE = Path(__file__).with_name("card.md")
 NAMES = re.findall(
     r"\w+",
     """
@@ -126,7 +127,7 @@ def measured(run: Any, original: Any, folder: Path) -> dict[str, Any]:
     framed = [(name, frame.format(name)) for name in NAMES for frame in FRAMES]
     outputs = run.translate([text for _, text in framed])
     wrong = [(text, each.text) for (name, text), each in zip(framed, outputs, strict=True) if name not in each.text]
-    found["names"] = {"copied": 1 - len(wrong) / len(framed), "of": len(framed), "wrong": wrong[:10]}
+    found["names"] = {"percent": 100 - 100 * len(wrong) / len(framed), "of": len(framed), "wrong": wrong[:10]}
     odd = odd_inputs(1000)
     texts = [each.text for each in run.translate(odd)]
     empty = [source for source, text in zip(odd, texts, strict=True) if not text.strip()]
@@ -137,6 +138,32 @@ def measured(run: Any, original: Any, folder: Path) -> dict[str, Any]:
     kind = original.task.Example
     found["check"] = scores(run, [kind(source, target) for source, target in pairs])
     return found
+
+
+def examples_of(run: Any, pairs: Sequence[Any]) -> list[dict[str, str]]:
+    """Twenty test sentences, drawn by a seed: fourteen as they come, and the six worst by chrF of a hundred others."""
+    from sacrebleu.metrics.chrf import CHRF
+
+    drawn = random.Random(0).sample(sorted(set(pairs)), 114)
+    texts = [each.text for each in run.translate([pair.source for pair in drawn])]
+    rows = [
+        {"source": pair.source, "output": text, "reference": pair.target}
+        for pair, text in zip(drawn, texts, strict=True)
+    ]
+    chrf = CHRF()
+    worst = sorted(rows[14:], key=lambda row: chrf.sentence_score(row["output"], [row["reference"]]).score)[:6]
+    return [*rows[:14], *worst]
+
+
+def card(facts: dict[str, Any], template: str) -> str:
+    """The model card: the template with the figures in their places."""
+    lengths = [
+        "| {} | {pairs:,} | {bleu:.1f} | {chrf:.1f} |".format(length.replace(f" to {10**6}", " and more"), **each)
+        for length, each in facts["by_length"].items()
+        if each
+    ]
+    samples = [f"| {each['source']} | {each['output']} | {each['reference']} |" for each in facts["examples"]]
+    return template.format(**facts | {"lengths": "\n".join(lengths), "samples": "\n".join(samples)})
 
 
 def main() -> None:
@@ -153,7 +180,14 @@ def main() -> None:
     facts = measured(gf.load(given.folder, "cpu"), original, given.folder)
     weights = given.folder / "model.safetensors"
     facts["sha256"] = hashlib.sha256(weights.read_bytes()).hexdigest()
-    facts["bytes"] = sum(path.stat().st_size for path in given.folder.iterdir())
+    facts["bytes"] = sum(path.stat().st_size for path in given.folder.iterdir() if path.name != "card.md")
+    rows = [json.loads(line) for line in (given.run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    environment = json.loads((given.run / "environment.json").read_text(encoding="utf-8"))
+    facts |= {"seed": original.recipe.train.seed, "steps": rows[-1]["step"], "machine": environment["accelerator"]}
+    facts["seconds"] = max(row.get("elapsed", 0.0) for row in rows)
+    facts["parameters"] = sum(each.numel() for each in original.model.parameters())
+    facts["examples"] = examples_of(gf.load(given.folder, "cpu"), original.examples("test"))
+    (given.folder / "card.md").write_text(card(facts, TEMPLATE.read_text(encoding="utf-8")), encoding="utf-8")
     given.facts.parent.mkdir(parents=True, exist_ok=True)
     given.facts.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(json.dumps(facts, indent=1, ensure_ascii=False))

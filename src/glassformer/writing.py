@@ -32,7 +32,8 @@ Kind = TypeVar("Kind")
 
 def unfinished(path: Path) -> Path:
     """The name of a file or folder while this process writes it."""
-    return path.with_name(f".{path.name}.{os.getpid()}.new")
+    whole = path.absolute()  # "." has no name of its own
+    return whole.parent / f".{whole.name}.{os.getpid()}.new"
 
 
 @contextmanager
@@ -41,6 +42,7 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():  # a rename would put a file in the place of a device
         raise FileExistsError(errno.EEXIST, "it is no regular file", str(path))
     new = unfinished(path)
+    _remove_left(path, new.parent)
     with at_the_end(lambda: remove(new)):
         yield new
         new.chmod(0o644)
@@ -59,9 +61,7 @@ def filling(folder: Path, last: str, stale: Iterable[str] = ()) -> Iterator[Path
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder if folder.is_dir() else folder.parent  # on the same disk, whatever is mounted where
     new = place / unfinished(folder).name
-    for left in place.glob(f".{glob.escape(folder.name)}.*.new"):
-        if UNFINISHED.fullmatch(left.name) and not _alive(int(left.name.split(".")[-2])):
-            remove(left)
+    _remove_left(folder, place)
     with at_the_end(lambda: remove(new)):
         new.mkdir()
         yield new
@@ -74,7 +74,14 @@ def filling(folder: Path, last: str, stale: Iterable[str] = ()) -> Iterator[Path
             each.replace(folder / each.name)
 
 
-def _alive(process: int) -> bool:
+def _remove_left(path: Path, place: Path) -> None:
+    """Remove what killed processes left of a file or folder that they were writing in some place."""
+    for left in place.glob(f".{glob.escape(path.absolute().name)}.*.new"):
+        if UNFINISHED.fullmatch(left.name) and not is_alive(int(left.name.split(".")[-2])):
+            remove(left)
+
+
+def is_alive(process: int) -> bool:
     """Whether another process of this number is at work."""
     try:
         os.kill(process, 0)
@@ -191,7 +198,9 @@ def make_folder(folder: Path) -> None:
 
 def check_folder(folder: Path) -> None:
     """Refuse a path where a folder cannot be: it, or what it should lie in, is something else."""
-    found = next(each for each in (folder, *folder.parents) if each.exists())
+    if folder.is_symlink() and not folder.exists():
+        raise RunError(f"{folder} is a link that leads nowhere: choose another folder")
+    found = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if not found.is_dir():
         raise RunError(f"{found} is a file: choose a folder")
 

@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from glassformer.runs.metrics import read_metrics, recording
 from glassformer.tasks.run import Evaluation
 from glassformer.tasks.translation import Translator
 from glassformer.training.checkpoints import not_finite, weights
-from glassformer.writing import write_text
+from glassformer.writing import check_free, unfinished, write_text
 from tiny import IDLE, recipe, table
 
 
@@ -236,3 +237,34 @@ def test_scores_that_are_no_numbers_are_refused() -> None:
 def test_large_weights_are_finite() -> None:
     assert not_finite({"large": torch.full((9,), 3e38), "whole": torch.ones(2, dtype=torch.int64)}) is None
     assert not_finite({"fine": torch.ones(2), "bad": torch.tensor([1.0, -math.inf])}) == "bad"
+
+
+def test_what_a_killed_process_left_of_a_file_goes_when_the_file_is_written_again(tmp_path: Path) -> None:
+    dead, alive = tmp_path / f".a.{2**22 - 1}.new", tmp_path / ".a.1.new"  # process 1 is always at work
+    for path in (dead, alive, tmp_path / f".b.{2**22 - 1}.new"):
+        path.write_text("half", encoding="utf-8")
+    write_text(tmp_path / "a", "new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.1.new", f".b.{2**22 - 1}.new", "a"]
+
+
+def test_the_current_folder_has_an_unfinished_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert unfinished(Path()) == tmp_path.parent / f".{tmp_path.name}.{os.getpid()}.new"
+
+
+def test_a_link_that_leads_nowhere_is_no_place_for_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(RunError, match="is a link that leads nowhere"):
+        check_free(tmp_path / "loop", force=True)
+
+
+def test_resuming_a_finished_run_keeps_its_weights_though_its_best_checkpoint_is_damaged(tmp_path: Path) -> None:
+    made = recipe(IDLE, {"train": {"lr": 3.0, "keep": 5}})  # the loss rises, so that the last weights are not the best
+    train(made, tmp_path / "run")
+    before = (tmp_path / "run" / "model.safetensors").read_bytes()
+    last = load_file(tmp_path / "run" / "checkpoints" / "step-00000004" / "model.safetensors")
+    assert any((last[name] != value).any() for name, value in load_file(tmp_path / "run" / "model.safetensors").items())
+    (tmp_path / "run" / "checkpoints" / "step-00000002" / "state.json").write_text("", encoding="utf-8")
+    train(made, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
+    assert gf.load(tmp_path / "run", "cpu").translate(["a b"])

@@ -21,6 +21,7 @@ from glassformer.errors import ConfigurationError, GlassformerError, InputError,
 
 NO_MEMORY = "there is not enough memory: lower train.batch_tokens, decode.batch, model.width, or the numbers given"
 TRAIN, USE, STUDY = PANELS = ("Train a model", "Use a run", "Compare and study")  # of the help, in this order
+LONGEST = 2000  # characters of a message, which may repeat what was given
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer has this class but does not export it
 
 app = typer.Typer(
@@ -119,7 +120,8 @@ def _reader_closed() -> int:
 
 
 def _complain(error: Exception | str, code: int) -> int:
-    sys.stderr.write("".join(f"glassformer: {line}\n" for line in str(error).splitlines()))
+    lines = (line if len(line) <= LONGEST else f"{line[:LONGEST]}…" for line in str(error).splitlines())
+    sys.stderr.write("".join(f"glassformer: {line}\n" for line in lines))
     return code
 
 

@@ -15,10 +15,11 @@ RUNS = Path("runs")  # the folder that `train` writes runs to
 LISTED = 5  # runs in a message
 
 
-def find_run(given: Path | None, verb: str) -> Path:
+def find_run(given: Path | None, verb: str, or_shipped: bool = False) -> Path:
     """The folder of the run to use: the given one, else the current folder if it is a run, else the only one in ./runs.
 
-    Only files are looked at: nothing is loaded. `verb` is what the run is needed for, in messages.
+    Only files are looked at: nothing is loaded. `verb` is what the run is needed for, in messages. With `or_shipped`,
+    where there is no run, a model that ships is used if it does what the verb says.
     """
     if given is not None:
         return given
@@ -29,6 +30,8 @@ def find_run(given: Path | None, verb: str) -> Path:
         found = [path for path in found if _can(path, verb)] or found
     if len(found) == 1:
         return found[0]
+    if not found and or_shipped and (model := _shipped_for(verb)) is not None:
+        return model
     if not found:
         raise InputError(
             f"there is no run to {verb} with in the current folder or in {RUNS}: name its folder with --run, "
@@ -37,6 +40,18 @@ def find_run(given: Path | None, verb: str) -> Path:
     names = ", ".join(str(path) for path in found[:LISTED])
     more = f" and {len(found) - LISTED} more" if len(found) > LISTED else ""
     raise InputError(f"there are several runs to {verb} with, {names}{more}: name one with --run")
+
+
+def _shipped_for(verb: str) -> Path | None:
+    """The folder of the first model that ships and does what the verb says; the user is told."""
+    from glassformer.cli.items import notice
+    from glassformer.runs.shipping import shipped
+
+    for model in shipped().values():
+        if _can(model.folder, verb):
+            notice(f"no run is named: {model.name} is used, which ships ({model.title})")
+            return model.folder
+    return None
 
 
 def _can(path: Path, verb: str) -> bool:
@@ -60,7 +75,7 @@ def load_run(given: Path | None, verb: str, device: str, adapter: Path | None) -
     """The run to use, loaded; one that cannot do what the verb says is refused."""
     from glassformer.runs import load
 
-    run = load(find_run(given, verb), device, adapter)
+    run = load(find_run(given, verb, or_shipped=True), device, adapter)
     if not run.can(verb):
         getattr(run, verb)([])  # which says why
     return run

@@ -245,7 +245,8 @@ def _train(side: Side, tell: Tell, train: Train) -> None:
                 f"{side.folder} was trained with another [{wrong[0]}]: choose another folder with --out, or remove it"
             )
         if (side.folder / files.WEIGHTS).is_file():
-            return
+            with files.reserved(side.folder):  # which removes what a killed training has left
+                return
     try:
         train(side.recipe, side.folder, begun, tell)
     except InputError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.compare.comparing import Comparison
 from glassformer.looking.style import BLACK, COLOURS, MARKERS, chart_style, save
-from glassformer.writing import replacing
+from glassformer.writing import write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,12 +73,10 @@ def write_report(result: Comparison, folder: Path) -> None:
     """Write figure.png and report.html."""
     with chart_style():
         figure = draw(result)
-        with replacing(folder / "figure.png") as path:
-            save(figure, path, "png")
+        save(figure, folder / "figure.png")
         svg = io.StringIO()
         figure.savefig(svg, format="svg", metadata={"Date": None})
-    with replacing(folder / "report.html") as path:
-        path.write_text(page(result, svg.getvalue()), encoding="utf-8")
+    write_text(folder / "report.html", page(result, svg.getvalue()))
 
 
 def page(result: Comparison, svg: str) -> str:

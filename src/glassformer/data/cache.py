@@ -24,7 +24,7 @@ from glassformer.files import check_file
 from glassformer.locking import take
 from glassformer.recipe import Recipe
 from glassformer.stopping import at_the_end
-from glassformer.writing import write_json
+from glassformer.writing import is_alive, write_json
 
 FORMAT = 5  # changes whenever the same recipe and files would give another corpus
 CONTENTS = "contents.json"
@@ -86,7 +86,7 @@ def _digest(path: Path, cache: Path) -> str:
 def _digests(cache: Path) -> dict[str, Any]:
     try:
         known = json.loads((cache / DIGESTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return known if isinstance(known, dict) else {}
 
@@ -111,7 +111,7 @@ def check(folder: Path, sealed: bool = False) -> dict[str, Any] | None:
         for name, (size, checksum) in contents["files"].items():
             if (folder / name).stat().st_size != size or not (sealed or _checksum(folder / name) == checksum):
                 return None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return dict(contents)
 
@@ -119,7 +119,6 @@ def check(folder: Path, sealed: bool = False) -> dict[str, Any] | None:
 def fill(cache: Path, folder: Path, make: Callable[[Path], None]) -> None:
     """Have a corpus made in a new folder, which gets its name when everything is written."""
     cache.mkdir(parents=True, exist_ok=True)
-    sweep(cache)
     with unfinished(cache) as place:
         making = place / "corpus"
         making.mkdir()
@@ -156,7 +155,7 @@ def unfinished(cache: Path) -> Iterator[Path]:
 
 def _new(cache: Path) -> tuple[Path, int | None]:
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=cache))
+        folder = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}{os.getpid()}-", dir=cache))
         try:
             return folder, take(folder / LOCK)
         except (BlockingIOError, FileNotFoundError):
@@ -171,9 +170,15 @@ def sweep(cache: Path) -> None:
         with suppress(OSError):  # it is gone, or somebody is at work in it
             if (folder / LOCK).exists():
                 os.close(take(folder / LOCK))
-            elif time.time() - folder.stat().st_mtime < OLD:
+            elif _may_be_alive(folder):
                 continue
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _may_be_alive(folder: Path) -> bool:
+    """Whether somebody may be at work in a folder without a lock: its name says which process, or it is new."""
+    process = folder.name.removeprefix(UNFINISHED).split("-")[0]
+    return is_alive(int(process)) if process.isdecimal() else time.time() - folder.stat().st_mtime < OLD
 
 
 def _checksum(path: Path) -> int:

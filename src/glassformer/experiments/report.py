@@ -19,7 +19,7 @@ from glassformer.errors import Stopped, TrainingError
 from glassformer.experiments import EXPERIMENTS, Experiment, Finding
 from glassformer.experiments.finding import Row
 from glassformer.looking.style import chart_style, save
-from glassformer.writing import make_folder, replacing, write_json, write_text
+from glassformer.writing import make_folder, write_json, write_text
 
 LAST = "finding.json"
 KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
@@ -51,8 +51,7 @@ def write(experiment: Experiment, finding: Finding, seed: int, folder: Path) -> 
     with chart_style():
         figure = finding.draw()
         for kind in KINDS:
-            with replacing(folder / f"figure.{kind}") as path:
-                save(figure, path, kind)
+            save(figure, folder / f"figure.{kind}")
     write_text(folder / "data.csv", table(finding.rows))
     write_text(folder / "report.md", page(experiment, finding, seed))
     result = Result(experiment.name, experiment.claim, finding.measured, finding.holds, seed, finding.facts)

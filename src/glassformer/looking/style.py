@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from glassformer.writing import replacing
 
@@ -54,12 +54,12 @@ def chart_style() -> Iterator[None]:
         yield
 
 
-def save(figure: Figure, path: Path, kind: Literal["png", "svg"] | None = None) -> None:
-    """Write the picture; letters that no installed font has are boxes in it, without a warning.
+def save(figure: Figure, path: Path) -> None:
+    """Write the picture at once; letters that no installed font has are boxes in it, without a warning.
 
-    `kind` is what the name ends with, if not given. An SVG holds no date, so that the same figure is the same file.
+    An SVG holds no date, so that the same figure is the same file.
     """
-    ending = kind or path.suffix[1:] or "png"
+    ending = path.suffix[1:] or "png"
     with warnings.catch_warnings(), replacing(path) as new:
         warnings.filterwarnings("ignore", message=".*(Glyph|Matplotlib currently does not support)")
         figure.savefig(new, dpi=150, format=ending, metadata={"Date": None} if ending == "svg" else None)

@@ -25,7 +25,7 @@ from glassformer.tasks.run import Run
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
 from glassformer.training.tuning import choose
-from glassformer.writing import read_json
+from glassformer.writing import damage, read_json
 
 ADAPTER = "adapter"  # the folder of what LoRA has learned, as `peft` has it
 
@@ -78,8 +78,9 @@ def train(
             listener.prepared(corpus, model)
             if filled is not None:
                 listener.say(str(filled))
+        whole = resume and (out / files.WEIGHTS).is_file() and damage(out) is None
         place.alone(lambda: _write_setting(recipe, out, corpus, model))
-        return _learn(recipe, out, corpus, model, place, resume, listener)
+        return _learn(recipe, out, corpus, model, place, resume, whole, listener)
 
 
 def _tuned(model: nn.Module, section: Tune) -> nn.Module:
@@ -97,9 +98,10 @@ def _learn(
     model: nn.Module,
     place: Distribution,
     resume: bool,
+    whole: bool,
     listener: Listener,
 ) -> Run:
-    """The training itself, and the weights that come of it."""
+    """The training itself, and the weights that come of it; `whole`: there are such weights, and they are undamaged."""
     task, options = recipe.task, recipe.train
     collator = task.collator(recipe, corpus, model)
     batches = Batches(collator.pairs, options.batch_tokens, collator, options.seed)
@@ -112,6 +114,10 @@ def _learn(
     def validate(model: nn.Module) -> dict[str, float]:
         return run.with_model(model).measure(examples, options.validate_sentences)
 
+    if whole and _saved(out) == options.steps:  # what was written at the end stays, whatever has become of checkpoints
+        run.model = files.read_run(out).load_model()
+        place.alone(lambda: files.write_weights(out, run.model))
+        return run
     with recording(out, _saved(out) if resume else 0, listener.log) if place.main else nullcontext() as log:
         unfreeze = recipe.tune.every if recipe.tune.mode == "unfreeze" else 0
         trainer = Trainer(

@@ -1,4 +1,4 @@
-"""The recipes that ship, and what they train on: `recipes`, `data`."""
+"""What ships, and what recipes train on: `recipes`, `models`, `data`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.cli.app import TRAIN, app
+from glassformer.cli.app import TRAIN, USE, app
 from glassformer.cli.options import AsJson, Changes, RecipeName, count
 
 
@@ -34,6 +34,29 @@ def recipes(
     width = max(map(len, found))
     for each, path in found.items():
         sys.stdout.write(f"{each:{width}}  {read_table(path).get('title', '')}\n")
+
+
+@app.command(rich_help_panel=USE)
+def models(
+    name: Annotated[str | None, typer.Argument(metavar="MODEL", help="a model to show", show_default=False)] = None,
+) -> None:
+    """List the models that ship, or show the card of one: data, recipe, scores, what it is not good for.
+
+    - `glassformer models`
+    - `glassformer models en-de`
+    - `glassformer translate --run en-de "Where is the station?"`
+    """
+    from glassformer.errors import InputError
+    from glassformer.runs.shipping import CARD, shipped
+
+    found = shipped()
+    if name is not None:
+        if name not in found:
+            raise InputError(f"there is no model {name!r} that ships: expected {' or '.join(found)}")
+        sys.stdout.write((found[name].folder / CARD).read_text(encoding="utf-8"))
+        return
+    for model in found.values():
+        sys.stdout.write(f"{model.name}  {model.title}  ({model.bytes / 1e6:.1f} MB)\n")
 
 
 @app.command(rich_help_panel=TRAIN)

@@ -77,7 +77,7 @@ class DatesSource(GeneratedSource):
 
     kind: Literal["dates"]
     count: Count = Field(20_000, description="training examples")
-    locales: tuple[str, ...] = Field(
+    locales: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
         ("en_US", "en_GB", "it", "fr", "de", "es", "pt", "nl", "hi", "ta"), description="languages, as Babel names them"
     )
     first_year: Annotated[Whole, Field(ge=1, le=9999)] = Field(1950, description="the earliest year")

@@ -24,6 +24,8 @@ from glassformer.files import check_file
 if TYPE_CHECKING:
     from glassformer.tasks.images import ImagesTask
 
+# What can be read is read. The filter is set once: threads that set and reset it would lose the warnings of others.
+warnings.filterwarnings("ignore", module=r"PIL\b")
 MODES = {1: "L", 3: "RGB"}
 LARGE, ONE = 1 << 24, Lock()  # images of more pixels are read by one thread at a time, for the sake of memory
 DEEP = 257  # between shades of 16 bits and of 8: 65,535 is 255
@@ -33,11 +35,9 @@ def read_picture(path: Path, task: ImagesTask) -> Pixels:
     """The pixels of an image file, turned as its camera says; of an animation, the first image."""
     try:
         check_file(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what can be read is read
-            with open_image(path, str(path)) as image, ONE if image.width * image.height > LARGE else nullcontext():
-                image.load()
-                return fitted(ImageOps.exif_transpose(image), task, str(path))
+        with open_image(path, str(path)) as image, ONE if image.width * image.height > LARGE else nullcontext():
+            image.load()
+            return fitted(ImageOps.exif_transpose(image), task, str(path))
     except UnidentifiedImageError:
         raise InputError(f"{path}: is no image of a known format") from None
     except (SyntaxError, ValueError, EOFError) as error:

@@ -1,0 +1,202 @@
+"""Results: what the recipes of known corpora reach, recorded from runs; documents are written from the records.
+
+    python benchmarks/results.py record multi30k runs/multi30k --data "test 2017=flickr2017.tsv" --note "…"
+    python benchmarks/results.py write           # docs/results.md, and the table of the README
+    python benchmarks/results.py write --check   # fail where a document is not what the records say
+
+A record is a JSON file under benchmarks/results: the recipe and what was changed in it, the machine, the seconds of
+training, and what `glassformer evaluate` says. Several seeds of a row are several records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RECORDS = HERE / "results"
+DOCUMENT, README = HERE.parent / "docs" / "results.md", HERE.parent / "README.md"
+BEGIN, END = "<!-- results: made by `make results` -->", "<!-- end of results -->"
+SCORES = {  # how each is written
+    "bleu": ("BLEU", 1.0, 1),
+    "chrf": ("chrF", 1.0, 1),
+    "exact": ("exact match", 100.0, 2),
+    "edits": ("edits per 100 symbols", 1.0, 2),
+    "accuracy": ("accuracy", 100.0, 2),
+    "loss": ("nats a token", 1.0, 3),
+}
+ROWS: dict[str, tuple[str, tuple[str, ...], str]] = {  # the row, its recipe and scores, and what is known
+    "multi30k": ("Multi30k English → German, captions", ("bleu", "chrf"), "41.0 BLEU, a Transformer of 2.6 M"),
+    "multi30k-rnn": ("the same, by an LSTM with attention", ("bleu", "chrf"), "33 to 34 BLEU"),
+    "tatoeba": ("Everyday English → German, Tatoeba", ("bleu", "chrf"), ""),
+    "debian": ("English → Italian, package descriptions", ("bleu", "chrf"), "47.5 BLEU, a first try of ours"),
+    "g2p": (
+        "Spelling → phonemes, CMU dictionary",
+        ("exact", "edits"),
+        "77.9 % of words right, 5.2 % of phonemes wrong",
+    ),
+    "scan": ("SCAN, simple split", ("exact",), "over 99 %"),
+    "scan-length": ("SCAN, length split", ("exact",), "0 to 20 %"),
+    "cogs": ("COGS, sentences → logical forms", ("exact",), "96 %"),
+    "shakespeare-10m": ("Shakespeare, letter by letter", ("loss",), "1.47 nats a letter, GPT of 10.65 M"),
+}
+
+
+def flat(table: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a recipe, such as train.steps, with their values."""
+    sections = {name: values for name, values in table.items() if isinstance(values, dict)}
+    return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
+
+
+def record(name: str, folder: Path, data: list[str], note: str) -> None:
+    """Evaluate a run, and write down what is known of it."""
+    import glassformer as gf
+    from glassformer.recipe import find_recipe, read_recipe, to_toml
+    from glassformer.runs import examples_in
+
+    run: Any = gf.load(folder)
+    recipe = name.removesuffix("-length")
+    shipped = flat(tomllib.loads(to_toml(read_recipe(find_recipe(recipe)))))
+    own = flat(tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8")))
+    changed = {key: value for key, value in own.items() if shipped.get(key) != value}
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    sets = {"test": run.examples("test")}
+    sets |= {label: examples_in(Path(path), run) for label, path in (each.split("=", 1) for each in data)}
+    embedding = {id(part.weight): part.weight.numel() for part in _embeddings(run.model)}
+    total = sum(each.numel() for each in run.model.parameters())
+    facts = {
+        "row": name,
+        "recipe": recipe,
+        "changed": {key: value for key, value in changed.items() if not key.startswith("source.")},
+        "seed": own["train.seed"],
+        "steps": rows[-1]["step"],
+        "seconds": max(row.get("elapsed", 0.0) for row in rows),
+        "machine": environment["accelerator"] or f"{environment['processors']} processors",
+        "torch": environment["packages"]["torch"],
+        "note": note,
+        "parameters": total,
+        "beyond_embeddings": total - sum(embedding.values()),
+        "scores": {label: run.evaluate(examples).facts() for label, examples in sets.items()},
+    }
+    RECORDS.mkdir(exist_ok=True)
+    path = RECORDS / f"{name}-{facts['seed']}.json"
+    path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(path, json.dumps(facts["scores"]))
+
+
+def _embeddings(model: Any) -> Iterator[Any]:
+    from glassformer.parts.embeddings import Embedding
+
+    return (part for part in model.modules() if isinstance(part, Embedding))
+
+
+def records() -> dict[str, list[dict[str, Any]]]:
+    """The records of each row, by seed."""
+    found: dict[str, list[dict[str, Any]]] = {row: [] for row in ROWS}
+    for path in sorted(RECORDS.glob("*.json")):
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        if facts.get("row") in found:
+            found[facts["row"]].append(facts)
+    return {row: each for row, each in found.items() if each}
+
+
+def figure(score: str, runs: list[dict[str, Any]], label: str = "test") -> str:
+    """A score of a row: of one run with its interval, or the mean of several with their range."""
+    name, factor, digits = SCORES[score]
+    values = [factor * each["scores"][label][score] for each in runs]
+    text = f"{name} **{statistics.mean(values):.{digits}f}**"
+    if len(values) > 1:
+        return f"{text} ({min(values):.{digits}f} to {max(values):.{digits}f}, {len(values)} seeds)"
+    interval = runs[0]["scores"][label].get("intervals", {}).get(score)
+    return (
+        text if interval is None else f"{text} [{factor * interval[0]:.{digits}f}, {factor * interval[1]:.{digits}f}]"
+    )
+
+
+def table(found: dict[str, list[dict[str, Any]]]) -> str:
+    """A line for each row."""
+    lines = ["| what | recipe | on the test set | elsewhere | trained in |", "| --- | --- | --- | --- | --- |"]
+    for row, runs in found.items():
+        title, scores, known = ROWS[row]
+        seconds = statistics.mean(each["seconds"] for each in runs)
+        scored = "; ".join(figure(score, runs) for score in scores)
+        machine = f"{seconds:,.0f} s, {runs[0]['machine']}"
+        lines.append(f"| {title} | `{runs[0]['recipe']}` | {scored} | {known} | {machine} |")
+    return "\n".join(lines)
+
+
+def details(row: str, runs: list[dict[str, Any]]) -> str:
+    """All that is known of a row."""
+    first, lines = runs[0], [f"## {ROWS[row][0]}", ""]
+    changes = "".join(
+        f" --set {key}={json.dumps(value)}" for key, value in first["changed"].items() if key != "train.seed"
+    )
+    lines += [f"`glassformer train {first['recipe']}{changes}`", ""]
+    sizes = f"{first['parameters']:,} parameters, {first['beyond_embeddings']:,} beyond embeddings"
+    lines.append(f"{sizes}; {first['steps']:,} steps; {first['machine']}, torch {first['torch']}.")
+    lines += [first["note"], ""] if first["note"] else [""]
+    lines += ["| set | seed | scores |", "| --- | --- | --- |"]
+    for each in runs:
+        for label in each["scores"]:
+            scored = "; ".join(figure(score, [each], label) for score in ROWS[row][1])
+            lines.append(f"| {label} | {each['seed']} | {scored} |")
+    signatures = {
+        value
+        for each in runs
+        for facts in each["scores"].values()
+        for key, value in facts.items()
+        if "signature" in key
+    }
+    lines += ["", *(f"`{signature}`" for signature in sorted(signatures))]
+    return "\n".join(lines).rstrip()
+
+
+def documents() -> dict[Path, str]:
+    """What the documents say, by the records."""
+    found = records()
+    head = (
+        "# Results\n\nWhat the recipes of known corpora reach; each row is one command. This page is written by "
+        "`make results` from the records under benchmarks/results, which `benchmarks/results.py record` makes of runs. "
+        "Brackets are 95 % intervals by bootstrap; edits are insertions, deletions and replacements."
+    )
+    page = "\n\n".join([head, table(found), *(details(row, runs) for row, runs in found.items())]) + "\n"
+    before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    return {DOCUMENT: page, README: f"{before}{BEGIN}\n{table(found)}\n{END}{after}"}
+
+
+def main() -> None:
+    """Record, or write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    recording = verbs.add_parser("record", help="evaluate a run and write its record")
+    recording.add_argument("row", choices=list(ROWS))
+    recording.add_argument("run", type=Path)
+    recording.add_argument("--data", action="append", default=[], metavar="LABEL=FILE", help="another test set")
+    recording.add_argument("--note", default="", help="what else should be known")
+    writing = verbs.add_parser("write", help="write the documents")
+    writing.add_argument("--check", action="store_true", help="only compare")
+    given = parser.parse_args()
+    if given.verb == "record":
+        record(given.row, given.run, given.data, given.note)
+        return
+    wrong = [
+        path for path, text in documents().items() if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    if given.check and wrong:
+        sys.exit(f"{', '.join(path.name for path in wrong)}: not what the records say; run make results")
+    for path, text in documents().items():
+        if path in wrong:
+            path.write_text(text, encoding="utf-8")
+            print(f"{path} is written")
+
+
+if __name__ == "__main__":
+    main()
