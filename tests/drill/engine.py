@@ -28,9 +28,10 @@ from typing import Any
 
 from drill.files import Fault, Tracer
 
-LIMIT = 60.0  # seconds that a command may take
-HEARD = 2.0  # seconds of its own time in which a command ends after SIGTERM
-LATE = 20.0  # seconds on the clock, which runs on while other processes have the cores
+LIMIT = 60.0  # seconds of the processor that a command may take
+HEARD = 2.0  # the same, in which it ends after SIGTERM
+SLOW = 3.0  # the clock may show so many times more, while other processes have the cores
+LATE = 20.0  # seconds on the clock in which what a command leaves running ends
 MEMORY = 2 << 30  # bytes that a command may use
 KILLED = -signal.SIGKILL
 STOPPED = 128 + signal.SIGTERM
@@ -225,14 +226,10 @@ def _fork(
         _become(at, arguments, streams, tracer, fault, environment, before)
     stopped = False
     try:
-        if not _ended(child, min(patience or LIMIT, LIMIT)) and patience is not None:
-            stopped, used = True, _seconds(child)
+        if patience is not None and not _ended(child, patience):
+            stopped = True
             os.kill(child, signal.SIGTERM)
-            started = time.monotonic()
-            while not _ended(child, 0.25) and time.monotonic() - started < LATE:
-                if _seconds(child) - used > HEARD:
-                    break
-        if not _ended(child, 0.0):
+        if not _ends_in(child, HEARD if stopped else LIMIT):
             os.kill(child, signal.SIGKILL)
     finally:
         _, status, usage = os.wait4(child, 0)
@@ -257,6 +254,15 @@ def _ended(child: int, seconds: float) -> bool:
         return bool(select.select([descriptor], [], [], seconds)[0])
     finally:
         os.close(descriptor)
+
+
+def _ends_in(child: int, seconds: float) -> bool:
+    """Whether a process ends within so many seconds of the processor."""
+    used, started = _seconds(child), time.monotonic()
+    while not _ended(child, 0.25):
+        if _seconds(child) - used > seconds or time.monotonic() - started > seconds * SLOW + LATE:
+            return False
+    return True
 
 
 def _seconds(process: int) -> float:

@@ -42,7 +42,7 @@ DECODE: Table = {"beam": 1, "max_length": 6}
 STORY = "The cat sat on the mat. The dog saw a cat and ran home. A cat can see the dog in the house.\n\n"
 
 
-@dataclass
+@dataclass(eq=False)
 class World:
     """Where everything is. The folders are everybody's: copy, then attack the copy."""
 

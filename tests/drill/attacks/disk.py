@@ -24,7 +24,7 @@ def cases(world: World, seed: int, count: int) -> list[Case]:
 
 
 def _of(world: World, scenario: Scenario) -> list[Case]:
-    outcome, expected = undisturbed(world, scenario)
+    outcome, expected = undisturbed(scenario, world.root)
     sizes = range(STEP, outcome.bytes, STEP)
     faults = [(f"{size // 1024}kB", Fault("full", capacity=size)) for size in (*sizes, outcome.bytes - 1)]
     writes = [number for number, each in enumerate(outcome.operations) if each.split()[0] in ("write", "mkdir", "open")]

@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -44,9 +45,10 @@ def cases(world: World, seed: int, count: int) -> list[Case]:
     return found if len(found) <= count else Random(f"{seed}/kills").sample(found, count)
 
 
-def undisturbed(world: World, scenario: Scenario) -> tuple[Outcome, Any]:
-    """How a scenario goes without a fault, and its result."""
-    bench = Bench(world.root / f"undisturbed-{scenario.name}")
+@cache
+def undisturbed(scenario: Scenario, root: Path) -> tuple[Outcome, Any]:
+    """How a scenario goes without a fault, and its result; tried in a folder at `root`."""
+    bench = Bench(root / f"undisturbed-{scenario.name}")
     scenario.prepare(bench)
     outcome = bench.run(*scenario.arguments)
     if outcome.code:
@@ -57,7 +59,7 @@ def undisturbed(world: World, scenario: Scenario) -> tuple[Outcome, Any]:
 
 
 def _of(world: World, scenario: Scenario) -> list[Case]:
-    outcome, expected = undisturbed(world, scenario)
+    outcome, expected = undisturbed(scenario, world.root)
     found = []
     for number, operation in enumerate(outcome.operations):
         verb = operation.split()[0]
@@ -92,8 +94,9 @@ def check_result(scenario: Scenario, bench: Bench, expected: Any) -> None:
     bench.check_clean()
 
 
+@cache
 def scenarios(world: World) -> list[Scenario]:
-    """All commands that write a folder."""
+    """All commands that write something."""
     recipes = {task: world.recipe(task) for task in TASKS.names()}
     found = [_training(task, path) for task, path in recipes.items() if task in ("translation", "classification")]
     other = tiny(world, "translation", "recurrent")

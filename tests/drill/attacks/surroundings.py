@@ -27,7 +27,7 @@ LOCALES = ({"LC_ALL": "C"}, {"LC_ALL": "POSIX"}, {"LC_ALL": "C.UTF-8", "COLUMNS"
 def cases(world: World, seed: int, count: int) -> list[Case]:
     """All kinds, again and again with other numbers."""
     training = next(each for each in scenarios(world) if each.name == "train-translation")
-    _, expected = undisturbed(world, training)
+    _, expected = undisturbed(training, world.root)
     weights = expected["model.safetensors"]
     kinds: list[Callable[[World, Random, Bench, Scenario, bytes], None]] = [
         _not_finite,
