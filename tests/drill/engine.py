@@ -152,7 +152,7 @@ class Bench:
         """Nothing temporary is left."""
         found = self.leftovers()
         if found:
-            kinds = sorted({re.sub(r"\.\d+$", ".PID", re.sub(r"-\w+$", "-…", Path(each).name)) for each in found})
+            kinds = sorted({re.sub(r"\.\d+\b|-\w+$", ".PID", Path(each).name) for each in found})
             raise Broken(f"left behind: {', '.join(found[:5])}", f"left behind: {', '.join(kinds[:2])}")
 
 
