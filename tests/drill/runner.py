@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -14,6 +16,7 @@ from dataclasses import asdict
 from importlib import import_module
 from multiprocessing import Value
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from drill.engine import KILLED, Bench, Broken, Case, adopt_orphans, bench
@@ -43,6 +46,7 @@ def chosen(world: World, seed: int, count: int, only: str | None) -> list[Case]:
         cases = module.cases(world, seed, asked)
         left, weight = left - len(cases), weight - share
         found += cases
+    Random(seed).shuffle(found)  # so that a drill that is stopped has tried some of everything
     return [case for case in found if only is None or case.name == only or case.name.startswith(f"{only}/")]
 
 
@@ -86,17 +90,24 @@ def in_processes(cases: list[Case], home: Path, jobs: int) -> Iterator[Result]:
             _work(cases, home, following, writes)
         workers.append(worker)
     os.close(writes)
-    with os.fdopen(reads, encoding="utf-8") as lines:
-        for line in lines:
-            yield Result(**json.loads(line))
-    for worker in workers:
-        os.waitpid(worker, 0)
+    try:
+        with os.fdopen(reads, encoding="utf-8") as lines:
+            for line in lines:
+                yield Result(**json.loads(line))
+    finally:
+        for worker in workers:
+            os.kill(worker, signal.SIGTERM)  # it ends after its case, if it has not ended yet
+        for worker in workers:
+            os.waitpid(worker, 0)
 
 
 def _work(cases: list[Case], home: Path, following: Any, writes: int) -> None:
     adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     try:
-        while True:
+        while not stopped:
             with following.get_lock():
                 number, following.value = following.value, following.value + 1
             if number >= len(cases):
@@ -124,13 +135,14 @@ def main() -> None:
     try:
         world = build(home / "world")
         cases = chosen(world, options.seed, options.cases, options.only)
-        for result in in_processes(cases, home, options.jobs):
-            report.results.append(result)
-            if options.only:
-                sys.stderr.write("".join(f"{result.name} $ {line}\n" for line in result.shown))
-            if not options.quiet and (result.broken or len(report.results) % 250 == 0):
-                said = f"{result.name}: {result.broken}" if result.broken else ""
-                sys.stderr.write(f"{len(report.results):6,} of {len(cases):,}  {said[:300]}\n")
+        with contextlib.suppress(KeyboardInterrupt):  # what was found until then is reported
+            for result in in_processes(cases, home, options.jobs):
+                report.results.append(result)
+                if options.only:
+                    sys.stderr.write("".join(f"{result.name} $ {line}\n" for line in result.shown))
+                if not options.quiet and (result.broken or len(report.results) % 250 == 0):
+                    said = f"{result.name}: {result.broken}" if result.broken else ""
+                    sys.stderr.write(f"{len(report.results):6,} of {len(cases):,}  {said[:300]}\n")
         report.seconds = time.monotonic() - started
         if options.report is not None:
             report.write(options.report)
