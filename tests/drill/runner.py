@@ -128,6 +128,8 @@ def main() -> None:
     parser.add_argument("--quiet", action="store_true", help="print no progress")
     options = parser.parse_args()
     adopt_orphans()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     memory = Path("/dev/shm")  # noqa: S108  # a disk in memory: what the cases write is gone in a moment
     home = Path(tempfile.mkdtemp(prefix="drill-", dir=memory if os.access(memory, os.W_OK) else None))
     started = time.monotonic()
