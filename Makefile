@@ -1,5 +1,6 @@
 # make demo   set up, then train a translator of dates from scratch and show what it learned
 # make test   set up, then run every check: lint, types, tests
+# make drill  attack the commands in 10,000 ways, and report what broke; SEED=, CASES=, ONLY=, JOBS= (docs/drill.md)
 # make audit  ask for known vulnerabilities of the pinned versions; needs a network
 PYTHON ?= python3
 VENV := .venv
@@ -8,7 +9,7 @@ READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test lint format bench audit clean
+.PHONY: setup demo test drill lint format bench audit clean
 
 setup: $(TOOLS)
 
@@ -28,6 +29,9 @@ demo: $(READY)
 
 test: lint
 	$(RUN) -m pytest --numprocesses 2
+
+drill: $(TOOLS)
+	PYTHONPATH=tests $(RUN) -m drill --seed $(or $(SEED),0) --cases $(or $(CASES),10000) --jobs $(or $(JOBS),2) --report runs/drill.json $(if $(ONLY),--only $(ONLY))
 
 lint: $(TOOLS)
 	$(VENV)/bin/ruff check .
