@@ -1,6 +1,5 @@
 """Judging: what each kind of run scores on each example adds up to what it says of all of them."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,7 @@ TOTALS = {
     "images": lambda found: 100 * found.scores.accuracy,
     "tagging": lambda found: 100 * found.scores.accuracy,
     "answering": lambda found: 100 * found.scores.f1,
-    "language-modelling": lambda found: found.nats / math.log(2) / found.bytes,
+    "language-modelling": lambda found: found.bits_per_byte,
 }
 
 
