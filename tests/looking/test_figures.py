@@ -164,13 +164,15 @@ def test_losses_have_ticks_that_can_be_read(tmp_path: Path, drawn: list[Figure],
     assert all(re.fullmatch(r"[\d.]+", text) for text in seen)  # 0.2, and not 2 x 10⁻¹
 
 
-def test_the_sharpest_head_aligns_and_does_not_only_stare() -> None:
+def test_the_sharpest_head_aligns_what_is_written_and_does_not_only_stare() -> None:
     diagonal, stare, even = torch.eye(4) * 0.8 + 0.05, torch.zeros(4, 4), torch.full((4, 4), 0.25)
     stare[:, 0] = 1.0
-    look = Look("cross", list("abcd"), list("wxyz"), torch.stack((even, stare, diagonal, even)).view(2, 2, 4, 4))
+    look = Look(
+        "cross", list("abcd"), list("wxyz"), torch.stack((even, diagonal.roll(1, 0), diagonal, stare)).view(2, 2, 4, 4)
+    )
     weights, which = look.sharpest
     assert weights.equal(diagonal)
-    assert which == "cross attention of layer 2, head 1, the sharpest of 4"
+    assert which == "cross attention of layer 2, head 1, the sharpest of 2 in the upper layers"
     assert Look("cross", ["a"], ["b"], torch.ones(1, 1, 1, 1)).sharpest[1] == "cross attention"
 
 
