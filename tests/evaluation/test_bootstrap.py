@@ -87,6 +87,7 @@ def test_intervals_of_several_scores_come_from_the_same_samples() -> None:
 def test_examples_that_do_not_count_do_not_count() -> None:
     found = intervals({"some": ratio([1.0, 0.0, 0.0], [1.0, 0.0, 0.0])}, 3)  # samples without the first have no score
     assert found == {"some": (1, 1)}
+    assert intervals({"none": ratio([0.0, 0.0], [0.0, 0.0])}, 2) == {}
 
 
 def test_samples_are_as_large_as_the_set_however_many_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ SAMPLES = 1000
 SEED = 12345  # the default of sacreBLEU
 TOGETHER = 20_000_000  # examples of all samples that are drawn at once
 
-Values = Sequence[float] | NDArray[np.float64]  # (N)
+Values = Sequence[float] | NDArray[Any]  # (N)
 Counts = NDArray[np.int64]  # (S, N), how often each example is in each sample
 Statistic = Callable[[Counts], NDArray[np.float64]]  # the score of each sample, (S); nan where it has none
 
@@ -59,8 +60,9 @@ def intervals(
     for drawn in draws(count, samples):
         for name, statistic in statistics.items():
             found[name].append(statistic(drawn))
-    spread = {name: np.concatenate(values) for name, values in found.items()}
-    ends = {name: np.percentile(values[~np.isnan(values)], [2.5, 97.5]) for name, values in spread.items()}
+    joined = {name: np.concatenate(values) for name, values in found.items()}
+    known = {name: values[~np.isnan(values)] for name, values in joined.items()}
+    ends = {name: np.percentile(values, [2.5, 97.5]) for name, values in known.items() if len(values)}
     return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
 

@@ -66,23 +66,13 @@ class Predictions:
         """How many examples they are of."""
         return int(self.example.max(initial=-1)) + 1
 
-    def hits(self) -> tuple[list[float], list[float]]:
-        """How many predictions of each example are right, and of how many."""
-        right = (self.predicted == self.true).astype(float)
-        return self._summed(right), self._summed(np.ones_like(right))
-
     def statistics(self) -> dict[str, Statistic]:
         """The loss, the accuracy and the macro F1 of samples of the examples."""
-        right, count = self.hits()
-        return {
-            "loss": ratio(self._summed(self.nats), count),
-            "accuracy": ratio(right, count),
-            "macro_f1": self._macro_f1,
-        }
-
-    def _summed(self, values: NDArray[np.float64]) -> list[float]:
-        """The sum of each example's values, (N)."""
-        return np.bincount(self.example, values).tolist()  # type: ignore[no-any-return]
+        nats, right, count = (
+            np.bincount(self.example, values)  # (N)
+            for values in (self.nats, self.predicted == self.true, np.ones_like(self.nats))
+        )
+        return {"loss": ratio(nats, count), "accuracy": ratio(right, count), "macro_f1": self._macro_f1}
 
     def _macro_f1(self, drawn: Counts) -> NDArray[np.float64]:
         found = []
