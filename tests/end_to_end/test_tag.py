@@ -1,6 +1,7 @@
 """Tagging by command, and recurrent runs as a user meets them: files, pipes, JSON, and what is wrong with them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ def test_what_it_writes_can_be_evaluated(tagger: Path, command: Command, tmp_pat
     found = json.loads(command("evaluate", "--run", tagger, "--data", tmp_path / "own.tsv", "--json").out)
     assert (found["words"], found["accuracy"], found["exact"]) == (5, 1.0, 1.0)
     lines = command("evaluate", "--run", tagger).out.splitlines()
-    assert lines[0].endswith(f"macro F1 {lines[0].split()[-1]}")
+    assert re.search(r"accuracy [\d.]+%  \[[\d.]+%, [\d.]+%\], macro F1 [\d.]+  \[[\d.]+, [\d.]+\]$", lines[0])
     assert lines[1].startswith("sentences without a mistake: ")
 
 

@@ -185,15 +185,20 @@ def test_evaluation_as_json_is_what_sacrebleu_says(trained: Translator, command:
     assert facts["bleu_signature"].endswith(f"version:{sacrebleu.__version__}")
     assert facts["loss"] == pytest.approx(trained.loss(pairs))
     assert facts.keys() == {
-        "pairs", "loss", "perplexity", "bleu", "chrf", "exact", "bleu_signature", "chrf_signature"
+        "pairs", "sources", "references", "loss", "perplexity", "bleu", "chrf", "exact", "edits", "bleu_signature",
+        "chrf_signature", "intervals"
     }  # fmt: skip
+    assert (facts["sources"], facts["references"]) == (len(pairs), [1, 1])
+    for name in ("loss", "perplexity", "bleu", "chrf", "exact", "edits"):
+        low, high = facts["intervals"][name]
+        assert low <= facts[name] <= high + 1e-9
 
 
 def test_evaluation_on_a_file_of_ones_own(trained: Translator, command: Command, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text("a b\ta b\nc\tc\nd e\tx y\n", encoding="utf-8")
     answer = command("evaluate", "--run", trained.path, "--data", tmp_path / "mine.tsv", "--beam", "2")
     assert answer.code == 0
-    assert answer.out.startswith("3 pairs\nexact match  66.67%\nBLEU ")
+    assert answer.out.startswith("3 pairs\nexact match  66.67%  [0.00%, 100.00%]\nBLEU ")
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in answer.out
     assert "perplexity " in answer.out
 

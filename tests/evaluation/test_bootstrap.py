@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from glassformer.errors import InputError
-from glassformer.evaluation import score
-from glassformer.evaluation.bootstrap import paired_bleu, paired_means
+from glassformer.evaluation import class_scores, score
+from glassformer.evaluation.bootstrap import draws, intervals, paired_bleu, paired_means, ratio
+from glassformer.evaluation.classes import Predictions
 
 
 def test_intervals_are_those_of_the_normal_law() -> None:
@@ -70,3 +71,40 @@ def test_what_cannot_be_compared_is_a_sentence() -> None:
         paired_means([])
     with pytest.raises(InputError, match="nothing to compare"):
         paired_bleu([["a"], ["a", "b"]], ["a"])
+
+
+def test_intervals_of_several_scores_come_from_the_same_samples() -> None:
+    hits = (np.random.default_rng(5).random(500) < 0.6).astype(float)
+    found = intervals({"right": ratio(hits), "wrong": ratio(1 - hits)}, 500)
+    (low, high), wrong = found["right"], found["wrong"]
+    assert wrong == pytest.approx((1 - high, 1 - low))
+    (mean,) = paired_means([hits.tolist()])
+    assert (low, high) == (mean.low, mean.high)
+    assert intervals({"right": ratio([1.0])}, 1) == {}  # one example says nothing of others
+    assert intervals({}, 0) == {}
+
+
+def test_examples_that_do_not_count_do_not_count() -> None:
+    found = intervals({"some": ratio([1.0, 0.0, 0.0], [1.0, 0.0, 0.0])}, 3)  # samples without the first have no score
+    assert found == {"some": (1, 1)}
+    assert intervals({"none": ratio([0.0, 0.0], [0.0, 0.0])}, 2) == {}
+
+
+def test_samples_are_as_large_as_the_set_however_many_are_drawn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = np.concatenate([*draws(50, 30)])
+    monkeypatch.setattr("glassformer.evaluation.bootstrap.TOGETHER", 120)
+    few = [*draws(50, 30)]
+    assert [len(each) for each in few] == [2] * 15
+    assert (np.concatenate(few) == together).all()
+    assert (together.sum(axis=1) == 50).all()
+
+
+def test_labels_of_a_sample_have_the_scores_of_that_sample() -> None:
+    predicted, true, of = (np.array(each) for each in ([0, 1, 1, 2, 0, 2], [0, 1, 2, 2, 1, 2], [0, 0, 1, 1, 2, 3]))
+    made = Predictions(predicted, true, np.arange(6.0), of, 4)
+    drawn = np.array([[1, 1, 1, 1], [2, 0, 1, 1]])
+    rows = [0, 1, 0, 1, 4, 5]  # of the second sample
+    for name, values in {name: statistic(drawn) for name, statistic in made.statistics().items()}.items():
+        for value, some in zip(values, (list(range(6)), rows), strict=True):
+            scores = class_scores(predicted[some].tolist(), true[some].tolist(), 4)
+            assert value == pytest.approx(np.mean(some) if name == "loss" else getattr(scores, name))

@@ -1,6 +1,5 @@
 """Judging: what each kind of run scores on each example adds up to what it says of all of them."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import stories
 from glassformer.errors import InputError
 from glassformer.evaluation.judging import by_length, estimates
 from glassformer.registry import TASKS
+from glassformer.runs.metrics import read_metrics
 from glassformer.tasks.run import Run
 from glassformer.tasks.translation import Translator
 from labels import examples, folder_of_bars, image_recipe, table, text_recipe
@@ -48,7 +48,7 @@ TOTALS = {
     "images": lambda found: 100 * found.scores.accuracy,
     "tagging": lambda found: 100 * found.scores.accuracy,
     "answering": lambda found: 100 * found.scores.f1,
-    "language-modelling": lambda found: found.nats / math.log(2) / found.bytes,
+    "language-modelling": lambda found: found.bits_per_byte,
 }
 
 
@@ -68,6 +68,17 @@ def test_each_kind_of_run_is_judged_example_by_example(kind: str, tmp_path: Path
         assert whole == pytest.approx(TOTALS[kind](run.evaluate(held_out)), rel=1e-4)
     else:  # other tokens are hidden of a text by itself than of texts together
         assert whole == pytest.approx(run.evaluate(held_out).loss, rel=0.2)
+    evaluated, metrics = run.evaluate(held_out), read_metrics(run.path)
+    scores = evaluated.summary()
+    scores["macro_f1" if hasattr(evaluated, "labels") else "f1"] = scores.get("f1", 0.0)
+    assert len(evaluated.intervals) >= 2
+    for name, (low, high) in evaluated.intervals.items():
+        assert low <= scores.get(name, low) <= high
+        assert "nan" not in f"{low} {high}"
+    assert any("  [" in line for line in evaluated.lines())
+    if "loss" in evaluated.intervals:
+        assert evaluated.intervals["loss"][0] < evaluated.loss < evaluated.intervals["loss"][1]
+    assert metrics[-1]["train_loss"] == pytest.approx(metrics[-1]["valid_loss"], rel=0.3)  # it has learned little yet
     lengths = [run.task.words(example) for example in held_out]
     if kind == "images":
         assert set(lengths) == {None}

@@ -1,5 +1,6 @@
 """Figures show what they say, the right way round."""
 
+import re
 import struct
 import warnings
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from glassformer.errors import InputError
 from glassformer.looking.figures import SHADES, attention_figure, attention_text, loss_figure
+from glassformer.looking.look import Look
 
 WRITTEN, READ = ["le", "chat", "end"], ["the", "cat"]
 WEIGHTS = torch.tensor([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])  # (T, S)
@@ -44,6 +46,10 @@ def size_of_png(path: Path) -> tuple[int, int]:
 
 def labels(axis: Any) -> list[str]:
     return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def curves(axes: Axes) -> list[tuple[Any, Any]]:
+    return [(line.get_label(), line.get_xydata().tolist()) for line in axes.lines]  # type: ignore[union-attr]
 
 
 def main_axes(figure: Figure) -> Axes:
@@ -119,23 +125,55 @@ def test_columns_stay_in_line_under_wide_letters() -> None:
     assert first.cell_len == second.cell_len
 
 
-def test_the_loss_figure_has_both_curves(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_the_loss_figure_compares_like_with_like(tmp_path: Path, drawn: list[Figure]) -> None:
     records: list[dict[str, Any]] = [
         {"step": 1, "loss": 3.0},
         {"step": 2, "loss": None},
         {"step": 3, "loss": float("nan")},
         {"step": 4, "loss": 1.0},
-        {"step": 4, "valid_loss": 1.5, "valid_bleu": 10},
+        {
+            "step": 4,
+            "valid_loss": 1.5,
+            "valid_perplexity": 4.5,
+            "valid_bleu": 10,
+            "valid_exact": 0.5,
+            "train_loss": 0.9,
+        },
     ]
     loss_figure(records, tmp_path / "loss.png", "a title")
-    axes = main_axes(drawn[0])
-    assert [(line.get_label(), line.get_xydata().tolist()) for line in axes.lines] == [  # type: ignore[union-attr]
-        ("training", [[1, 3], [4, 1]]),
-        ("validation", [[4, 1.5]]),
+    axes, scores = drawn[0].axes
+    assert curves(axes) == [
+        ("training loss with dropout and smoothing", [[1, 3], [4, 1]]),
+        ("training examples", [[4, 0.9]]),
+        ("validation examples", [[4, 1.5]]),
     ]
+    assert axes.lines[0].get_linewidth() < axes.lines[1].get_linewidth()
+    assert curves(scores) == [("bleu", [[4, 10]]), ("exact (%)", [[4, 50]])]
     assert axes.get_xlabel() == "step"
-    assert axes.get_title() == "a title"
+    assert axes.get_title(loc="left") == "a title"
     assert size_of_png(tmp_path / "loss.png")
+
+
+@pytest.mark.parametrize(("least", "most"), [(1.4, 2.3), (0.04, 6.0), (3.0, 31.0)])
+def test_losses_have_ticks_that_can_be_read(tmp_path: Path, drawn: list[Figure], least: float, most: float) -> None:
+    loss_figure([{"step": 1, "loss": most}, {"step": 9, "loss": least}], tmp_path / "loss.png")
+    (axes,) = drawn[0].axes
+    low, high = axes.get_ylim()
+    seen = [text for text, place in zip(labels(axes.yaxis), axes.get_yticks(), strict=True) if low <= place <= high]
+    assert len(seen) >= 3
+    assert all(re.fullmatch(r"[\d.]+", text) for text in seen)  # 0.2, and not 2 x 10⁻¹
+
+
+def test_the_sharpest_head_aligns_what_is_written_and_does_not_only_stare() -> None:
+    diagonal, stare, even = torch.eye(4) * 0.8 + 0.05, torch.zeros(4, 4), torch.full((4, 4), 0.25)
+    stare[:, 0] = 1.0
+    look = Look(
+        "cross", list("abcd"), list("wxyz"), torch.stack((even, diagonal.roll(1, 0), diagonal, stare)).view(2, 2, 4, 4)
+    )
+    weights, which = look.sharpest
+    assert weights.equal(diagonal)
+    assert which == "cross attention of layer 2, head 1, the sharpest of 2 in the upper layers"
+    assert Look("cross", ["a"], ["b"], torch.ones(1, 1, 1, 1)).sharpest[1] == "cross attention"
 
 
 def test_a_run_without_measurements_has_an_empty_figure(tmp_path: Path) -> None:

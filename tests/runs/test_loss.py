@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from typing import Any
 
 import pytest
 import sacrebleu
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from glassformer.errors import InputError
 from glassformer.parts import quantise
 from glassformer.tasks.translation import Translator, translator
+from glassformer.tasks.writing import Output
 
 PAIRS = [("a b c", "a b c"), ("d", "d e f g"), ("h g f e d", "h"), ("b b", "c c c c")]
 
@@ -81,3 +83,53 @@ def test_the_pairs_that_were_kept_out_of_training_are_there(trained: Translator)
     assert not set(trained.examples("valid")) & set(trained.examples("test"))
     with pytest.raises(InputError, match="valid and test examples, not 'train'"):
         trained.examples("train")
+
+
+def test_pairs_with_the_same_source_are_one_source_with_several_references(trained: Translator) -> None:
+    pairs = [("a b c", "c b a"), ("d e", "d e"), ("a b c", "a b c"), ("a b c", "a b c")]
+    found = trained.evaluate(pairs)
+    assert (found.sources, found.references) == (["a b c", "d e"], [["c b a", "a b c"], ["d e"]])
+    assert found.outputs == ["a b c", "d e"]
+    assert (found.scores.exact, found.scores.edits) == (1, 0)
+    assert found.loss == pytest.approx(one_by_one(trained, pairs), rel=1e-4)  # of all pairs
+    assert found.lines()[0] == "4 pairs, 2 sources, 1 to 2 references each"
+    facts = found.facts()
+    assert (facts["pairs"], facts["sources"], facts["references"]) == (4, 2, [1, 2])
+    assert "nrefs:var" in facts["bleu_signature"]
+    assert trained.evaluate(pairs[:2]).lines()[0] == "2 pairs"
+    assert "   (reference" not in "".join(trained.shown(pairs, found))
+
+
+def test_every_score_of_an_evaluation_has_an_interval_around_it(trained: Translator) -> None:
+    found = trained.evaluate([*trained.examples("test")[:20], ("a b", "b a"), ("c d e f", "f"), ("g", "h h")])
+    assert found.intervals.keys() == found.summary().keys()
+    for name, value in found.summary().items():
+        low, high = found.intervals[name]
+        assert low <= value <= high
+        assert low < high
+    low, high = found.intervals["bleu"]
+    assert f"BLEU         {found.scores.bleu:.2f}  [{low:.2f}, {high:.2f}]   nrefs:1|" in "\n".join(found.lines())
+
+
+def test_validation_decodes_pairs_of_all_lengths_and_takes_the_loss_of_all(
+    trained: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [(" ".join("a" * size), "a") for size in (1, 2, 3, 4, 5, 6, 7, 8) for _ in range(4)]
+    read, translate = list[str](), trained.translate
+
+    def watched(texts: list[str], *more: Any, **named: Any) -> list[Output]:
+        read.extend(texts)
+        return translate(texts, *more, **named)
+
+    monkeypatch.setattr(trained, "translate", watched)
+    found = trained.measure(pairs, 16)
+    assert len(read) == len({*read}) == 4  # each source once, with its four references
+    assert max(map(len, read)) > 7
+    assert found["loss"] == pytest.approx(trained.loss(pairs))
+    assert found["perplexity"] == pytest.approx(math.exp(found["loss"]))
+
+
+def test_the_example_that_is_looked_at_is_of_middle_length(trained: Translator) -> None:
+    sources = [" ".join("ab"[:1] * size) for size in (1, 4, 5, 6, 7, 8, 9, 10, 13, 40)]
+    assert len(trained.example_of(sources).split()) == 8
+    assert trained.example_of(["a", "b b"]) == "a"  # there is none of middle length

@@ -10,6 +10,7 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import DataError, InputError, RecipeError
+from glassformer.evaluation import drawn
 from glassformer.runs import export_run
 from glassformer.tasks.answering import Answerer
 from questions import paragraphs, recipe, written
@@ -207,9 +208,12 @@ def test_what_is_shown_of_it(trained: Answerer, silent: Answerer) -> None:
     assert any("→  nothing " in line for line in silent.shown(silent.examples("test"), quiet))
 
 
-def test_validation_scores_only_as_many_as_it_may(trained: Answerer) -> None:
-    examples = trained.examples("valid")
-    assert trained.measure(examples, 3) == trained.evaluate(examples[:3]).summary()
+def test_validation_scores_only_as_many_as_it_may_drawn_over_all(trained: Answerer) -> None:
+    examples, asked = trained.examples("valid"), list[int]()
+    some = drawn(examples, 3)
+    assert some != examples[:3]
+    assert trained.measure(examples, 3) == trained.evaluate(some, lambda done, of: asked.append(of)).summary()
+    assert asked[-1] >= 3
 
 
 def test_where_it_looks(trained: Answerer) -> None:

@@ -57,6 +57,14 @@ def test_a_packed_row_gives_the_logits_of_its_documents_alone(family: Callable[[
             torch.testing.assert_close(logits[row : row + 1, start:end], alone, atol=1e-5, rtol=1e-4)
 
 
+def test_labels_with_little_before_them_can_be_left_out() -> None:
+    windows = Windows(packed([[4] * 16]), 6)  # 17 labels in windows of 6, 6 and 5
+    batch = WindowCollator(windows, pad=0, skipped=3)(np.arange(3), RNG)
+    assert batch.label_mask.int().tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0]]
+    assert batch.targets == 8
+    assert WindowCollator(Windows(packed([[4]]), 6), pad=0, skipped=3)(np.arange(1), RNG).targets == 2  # all there is
+
+
 @pytest.mark.parametrize("family", families())
 @given(documents=some_documents, length=st.integers(2, 12))
 def test_the_loss_of_windows_is_that_of_what_they_show_of_each_document(

@@ -20,14 +20,16 @@ def finish(run: Any, folder: Path) -> None:
     """Show what a run has learned."""
     loss_figure(read_metrics(folder), folder / "loss.png", run.recipe.title)
     try:
-        examples = run.examples("test")[:SCORED]
+        kept = run.examples("test")
     except InputError:  # no examples were kept for a test
         say(f"\nThe run is in {folder}, the picture of its loss is {folder / 'loss.png'}.")
         return
+    examples = run.drawn(kept, SCORED)
     with bar("testing", len(examples)) as progress:
         found = run.evaluate(examples, progress=progress)
     found.check(folder)
-    for line in ["", *run.shown(examples, found), "", "On test examples, which it was not trained on:"]:
+    number = f"{len(kept):,}" if len(examples) == len(kept) else f"{len(examples):,} of {len(kept):,}"
+    for line in ["", *run.shown(examples, found), "", f"On {number} test examples, which it was not trained on:"]:
         say(line)
     for line in found.lines():
         say(line)
@@ -44,7 +46,8 @@ def _show_attention(run: Any, examples: Sequence[Any]) -> None:
     seen = run.attention_shown(examples)
     if seen is None or not len(seen.weights):
         return
-    heat = attention_text(seen.mean, seen.rows, seen.columns)
+    weights, which = seen.sharpest
+    heat = attention_text(weights, seen.rows, seen.columns)
     if max(Text.from_markup(line).cell_len for line in heat.splitlines()) <= out.width:
-        say("\nAttention: a row for each token that was written, a column for each token that was read.\n")
+        say(f"\n{which.capitalize()}: a row for each token that was written, a column for each that was read.\n")
         out.print(heat)

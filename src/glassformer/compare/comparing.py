@@ -24,6 +24,7 @@ from torch import nn
 from glassformer.compare.worker import Tell, train_in_process
 from glassformer.data import Assets
 from glassformer.errors import ConfigurationError, InputError, RunError
+from glassformer.evaluation.choosing import drawn
 from glassformer.evaluation.judging import Judged, by_length, estimates
 from glassformer.recipe import Recipe, anchored, base_of, find_recipe, read_recipe, same, settled
 from glassformer.recipe.reading import PATHS
@@ -182,7 +183,7 @@ def compare(
     """Train what is not trained yet, score what is not scored yet, and put all into numbers."""
     tell = tell or (lambda stage, done, total: None)
     sides = _trained(entries, out, list(dict.fromkeys(seeds)), tokens, tell, train)
-    shared = _shared(sides, split)[:examples]
+    shared = drawn(_shared(sides, split), examples)
     lengths = [sides[0].recipe.task.words(example) for example in shared]
     groups = {} if None in lengths else by_length([length or 0 for length in lengths])
     judged, runs = [], []
@@ -279,7 +280,7 @@ def _judged(
     side: Side, examples: Sequence[Any], split: str, out: Path, title: str, tell: Tell, device: str
 ) -> tuple[Judged, Compared]:
     """What a run scores on the examples, from a file if it was scored before."""
-    path = out / "scores" / f"{side.folder.name}-{split}-{len(examples)}.json"
+    path = out / "scores" / f"{side.folder.name}-{split}-{len(examples)}-drawn.json"
     stamp = (side.folder / files.WEIGHTS).stat().st_mtime_ns
     known = _read(path, stamp)
     if known is not None:

@@ -5,6 +5,7 @@ from glassformer.evaluation.answers import answer_scores as answer_scores
 from glassformer.evaluation.answers import best_threshold as best_threshold
 from glassformer.evaluation.baseline import BASELINE as BASELINE
 from glassformer.evaluation.baseline import baseline as baseline
+from glassformer.evaluation.choosing import drawn as drawn
 from glassformer.evaluation.classes import ClassScores as ClassScores
 from glassformer.evaluation.classes import class_scores as class_scores
 from glassformer.evaluation.metrics import Rouge as Rouge

@@ -12,7 +12,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from glassformer.errors import InputError
+from glassformer.evaluation.bootstrap import Statistic, ratio
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_ANSWER = [""]  # the references of a question without an answer
@@ -56,14 +59,7 @@ def _f1(answer: list[str], reference: list[str]) -> float:
 
 def answer_scores(answers: Sequence[str], references: Sequence[Sequence[str]]) -> AnswerScores:
     """Compare answers with the references of their questions; a question without references has no answer."""
-    if len(answers) != len(references):
-        raise InputError(f"there are {len(answers)} answers but {len(references)} lists of references")
-    if not answers:
-        raise InputError("there is nothing to score: no answers and no references")
-    kept = _non_empty(references)
-    exact = [exact_match(answer, some) for answer, some in zip(answers, kept, strict=True)]
-    f1 = [word_f1(answer, some) for answer, some in zip(answers, kept, strict=True)]
-    answerable = [some != NO_ANSWER for some in kept]
+    exact, f1, answerable = scores_of_each(answers, references)
     return AnswerScores(
         exact=sum(exact) / len(exact),
         f1=sum(f1) / len(f1),
@@ -73,6 +69,32 @@ def answer_scores(answers: Sequence[str], references: Sequence[Sequence[str]]) -
         unanswerable=len(answerable) - sum(answerable),
         unanswerable_exact=_mean(exact, [not each for each in answerable]),
     )
+
+
+def scores_of_each(
+    answers: Sequence[str], references: Sequence[Sequence[str]]
+) -> tuple[list[float], list[float], list[bool]]:
+    """The exact match and the F1 of each answer, and whether its question has an answer."""
+    if len(answers) != len(references):
+        raise InputError(f"there are {len(answers)} answers but {len(references)} lists of references")
+    if not answers:
+        raise InputError("there is nothing to score: no answers and no references")
+    kept = _non_empty(references)
+    exact = [exact_match(answer, some) for answer, some in zip(answers, kept, strict=True)]
+    f1 = [word_f1(answer, some) for answer, some in zip(answers, kept, strict=True)]
+    return exact, f1, [some != NO_ANSWER for some in kept]
+
+
+def answer_statistics(answers: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, Statistic]:
+    """The same scores of samples of the questions; those without an answer count for some of them only."""
+    exact, f1, answerable = scores_of_each(answers, references)
+    with_answer, without = [float(each) for each in answerable], [float(not each) for each in answerable]
+    found = {"exact": ratio(exact), "f1": ratio(f1)}
+    if all(map(any, (with_answer, without))):
+        found["answerable_exact"] = ratio(np.multiply(exact, with_answer).tolist(), with_answer)
+        found["answerable_f1"] = ratio(np.multiply(f1, with_answer).tolist(), with_answer)
+        found["unanswerable_exact"] = ratio(np.multiply(exact, without).tolist(), without)
+    return found
 
 
 def _non_empty(references: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -9,8 +9,9 @@ S samples, N examples
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,50 @@ from glassformer.errors import InputError
 
 SAMPLES = 1000
 SEED = 12345  # the default of sacreBLEU
+TOGETHER = 20_000_000  # examples of all samples that are drawn at once
+
+Values = Sequence[float] | NDArray[Any]  # (N)
+Counts = NDArray[np.int64]  # (S, N), how often each example is in each sample
+Statistic = Callable[[Counts], NDArray[np.float64]]  # the score of each sample, (S); nan where it has none
+
+
+def draws(count: int, samples: int = SAMPLES) -> Iterator[Counts]:
+    """Samples of so many examples, drawn with replacement; as many samples at a time as fit into memory."""
+    rng, size = np.random.default_rng(SEED), max(1, TOGETHER // count)
+    for first in range(0, samples, size):
+        number = min(size, samples - first)
+        rows = rng.integers(count, size=(number, count)) + count * np.arange(number)[:, None]  # (S, N)
+        yield np.bincount(rows.reshape(-1), minlength=number * count).reshape(number, count)
+
+
+def ratio(values: Values, weights: Values | None = None) -> Statistic:
+    """The statistic Σ values / Σ weights; by default all weights are 1."""
+    value = np.asarray(values, np.float64)  # (N)
+    weight = np.ones_like(value) if weights is None else np.asarray(weights, np.float64)
+
+    def found(drawn: Counts) -> NDArray[np.float64]:
+        total = drawn @ weight  # (S)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean: NDArray[np.float64] = np.where(total > 0, (drawn @ value) / total, np.nan)
+        return mean
+
+    return found
+
+
+def intervals(
+    statistics: Mapping[str, Statistic], count: int, samples: int = SAMPLES
+) -> dict[str, tuple[float, float]]:
+    """The 95 % confidence interval of each score of the same `count` examples; none of fewer than two."""
+    if count < 2 or not statistics:
+        return {}
+    found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in statistics}
+    for drawn in draws(count, samples):
+        for name, statistic in statistics.items():
+            found[name].append(statistic(drawn))
+    joined = {name: np.concatenate(values) for name, values in found.items()}
+    known = {name: values[~np.isnan(values)] for name, values in joined.items()}
+    ends = {name: np.percentile(values, [2.5, 97.5]) for name, values in known.items() if len(values)}
+    return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
 
 @dataclass(frozen=True)
@@ -46,10 +91,9 @@ def paired_means(
     if table.ndim != 2 or not table.size:
         raise InputError("there is nothing to compare: every system needs one value for each example")
     weight = np.ones_like(table) if weights is None else np.asarray(weights, np.float64)
-    count = table.shape[1]
-    drawn = np.random.default_rng(SEED).multinomial(count, np.full(count, 1 / count), size=samples)  # (S, N)
     measured = table.sum(axis=1) / weight.sum(axis=1)
-    spread = (drawn @ table.T) / np.maximum(drawn @ weight.T, 1e-300)  # (S, systems)
+    sums = [(drawn @ table.T, drawn @ weight.T) for drawn in draws(table.shape[1], samples)]  # (S, systems)
+    spread = np.concatenate([values / np.maximum(weights, 1e-300) for values, weights in sums])  # (S, systems)
     low, high = np.percentile(spread, [2.5, 97.5], axis=0)
     return [
         Estimate(float(measured[i]), float(low[i]), float(high[i]), _p(measured, spread, i) if i else None)

@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from glassformer.errors import InputError
-from glassformer.looking.style import MAP, save
+from glassformer.looking.style import BLUE, COLOURS, GREY, MAP, MARKERS, ORANGE, save
 
 MOST_NUMBERS = 20  # labels up to which a confusion matrix shows its counts
 SHORT = 3  # letters of labels that stand upright side by side
 LARGEST = 30  # inches of a side: a picture of a thousand tokens must fit into memory
 SHADES = " ░▒▓█"  # from no attention to all of it
+LOSSES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("loss", "training loss with dropout and smoothing", {"color": GREY, "linewidth": 0.8, "alpha": 0.7}),
+    ("train_loss", "training examples", {"color": BLUE, "marker": "o"}),
+    ("valid_loss", "validation examples", {"color": ORANGE, "marker": "s"}),
+)
+OF_LOSS = ("valid_loss", "valid_perplexity", "valid_word_perplexity", "valid_bits_per_byte")  # the same in other units
+FRACTIONS = ("accuracy", "f1", "exact")  # scores from 0 to 1, drawn as percentages
 
 
 def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str], path: Path, title: str = "") -> None:
@@ -26,7 +34,8 @@ def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str
     from matplotlib.figure import Figure
 
     _check(weights, rows, columns)
-    width = max(2.2 + 0.34 * len(columns) + 0.08 * max(map(len, rows)), 0.07 * len(title))
+    longest = max(map(len, title.split("\n")))
+    width = max(2.2 + 0.34 * len(columns) + 0.08 * max(map(len, rows)), 0.07 * longest)
     height = 1.8 + 0.34 * len(rows) + 0.07 * max(map(len, columns))
     figure = Figure(figsize=(min(width, LARGEST), min(height, LARGEST)), layout="constrained")
     axes = figure.subplots()
@@ -86,24 +95,53 @@ def _shade(weight: float, width: int) -> str:
 
 
 def loss_figure(records: Sequence[dict[str, Any]], path: Path, title: str = "") -> None:
-    """Training and validation loss against steps, from the lines of a run's metrics.jsonl."""
+    """Losses against steps, from the lines of a run's metrics.jsonl; beside them the scores of validation, if any.
+
+    `train_loss` and `valid_loss` are measured alike. The loss that training minimises is drawn thin: it includes
+    dropout and label smoothing, so it may lie above both.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for key, label, style in (("loss", "training", "-"), ("valid_loss", "validation", "o-")):
-        known = [each for each in records if each.get(key) is not None and math.isfinite(each[key])]
-        points = [(each["step"], each[key]) for each in known]
-        if points:
-            axes.plot(*zip(*points, strict=True), style, label=label, markersize=4)
-    axes.set_xlabel("step")
-    axes.set_ylabel("loss (nats)")
-    axes.set_yscale("log")
-    axes.set_title(title, fontsize=10, parse_math=False)
-    axes.grid(visible=True, which="both", alpha=0.25)
-    if axes.lines:
-        axes.legend()
+    scores = [name for name in dict.fromkeys(chain(*records)) if name.startswith("valid_")]
+    curves = {name.removeprefix("valid_"): _points(records, name) for name in scores if name not in OF_LOSS}
+    curves = {name: points for name, points in curves.items() if points}
+    figure = Figure(figsize=(11 if curves else 7, 4), layout="constrained")
+    panels = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
+    for key, label, style in LOSSES:
+        if points := _points(records, key):
+            panels[0].plot(*zip(*points, strict=True), label=label, markersize=4, **style)
+    for number, (name, points) in enumerate(curves.items()):
+        factor, unit = (100, " (%)") if name in FRACTIONS else (1, "")
+        steps, values = [step for step, _ in points], [factor * value for _, value in points]
+        style = {"marker": MARKERS[number % len(MARKERS)], "color": COLOURS[number % len(COLOURS)]}
+        panels[1].plot(steps, values, label=f"{name}{unit}", markersize=4, **style)
+    panels[0].set_ylabel("loss (nats)")
+    _readable([value for key, *_ in LOSSES for _, value in _points(records, key)], panels[0])
+    if curves:
+        panels[1].set_ylabel("score of validation")
+    for axes in panels:
+        axes.set_xlabel("step")
+        axes.grid(visible=True, alpha=0.25)
+        if axes.lines:
+            axes.legend(fontsize=8)
+    panels[0].set_title(title, fontsize=10, loc="left", parse_math=False)
     save(figure, path)
+
+
+def _points(records: Sequence[dict[str, Any]], key: str) -> list[tuple[int, float]]:
+    """The steps and the finite values of one measurement."""
+    return [(each["step"], each[key]) for each in records if each.get(key) is not None and math.isfinite(each[key])]
+
+
+def _readable(values: Sequence[float], axes: Any) -> None:
+    """An axis for these values with plain numbers: logarithmic where they differ by more than a factor of ten."""
+    if values and min(values) > 0 and max(values) > 10 * min(values):
+        from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _check(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> None:

@@ -28,6 +28,22 @@ class Look:
         """The mean over the heads of all layers, (T, S)."""
         return self.weights.mean(dim=(0, 1))
 
+    @property
+    def sharpest(self) -> tuple[Tensor, str]:
+        """The attention (T, S) of the head that aligns best, and which head that is, in words.
+
+        It is the head with the largest product of two means: of the largest weight in each row (each token looks at
+        one), and of the largest weight in each column (each is looked at, so not all look at the same). The lower
+        half of the layers is left out: heads there align the token written last, as the next is not known yet.
+        """
+        layers, heads = self.weights.shape[:2]
+        scores = self.weights.amax(dim=3).mean(dim=2) * self.weights.amax(dim=2).mean(dim=2)  # (L, H)
+        scores[: layers // 2] = -1
+        layer, head = divmod(int(scores.argmax()), heads)
+        others = f"{layers * heads}" if layers == 1 else f"{(layers - layers // 2) * heads} in the upper layers"
+        which = f"layer {layer + 1}, head {head + 1}, the sharpest of {others}"
+        return self.weights[layer, head], f"{self.kind} attention" + (f" of {which}" if layers * heads > 1 else "")
+
 
 def look_of(trace: Trace, kind: str, rows: list[str], columns: list[str], output: str = "") -> Look:
     """The look that a recording of one text holds."""

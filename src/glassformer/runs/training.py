@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from glassformer.data import Batches, Corpus
 from glassformer.errors import ConfigurationError, DataError, RunError, TrainingError
+from glassformer.evaluation import drawn
 from glassformer.interop import save_lora
 from glassformer.models.family import blueprint_of
 from glassformer.parts import adapt, merged
@@ -21,12 +25,15 @@ from glassformer.runs import folder as files
 from glassformer.runs.building import build, prepare_corpus
 from glassformer.runs.embedding import fill
 from glassformer.runs.metrics import recording
-from glassformer.tasks.run import Run
+from glassformer.tasks.objective import Objective
+from glassformer.tasks.run import Run, by_length
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
+from glassformer.training.loop import TRAIN_LOSS
 from glassformer.training.tuning import choose
 from glassformer.writing import damage, read_json
 
+SAMPLED = 500  # training examples whose loss is measured at each validation, at most
 ADAPTER = "adapter"  # the folder of what LoRA has learned, as `peft` has it
 
 
@@ -111,8 +118,11 @@ def _learn(
     run: Run = task.Run(recipe, model, corpus.assets, out)
     examples = corpus.held_out("valid")
 
+    training_loss = _training_loss(recipe, corpus, model, len(collator.pairs.lengths)) if examples else None
+
     def validate(model: nn.Module) -> dict[str, float]:
-        return run.with_model(model).measure(examples, options.validate_sentences)
+        found = run.with_model(model).measure(examples, options.validate_sentences)
+        return found if training_loss is None else {**found, TRAIN_LOSS: training_loss(model)}
 
     if whole and _saved(out) == options.steps:  # what was written at the end stays, whatever has become of checkpoints
         run.model = files.read_run(out).load_model()
@@ -127,6 +137,29 @@ def _learn(
     run.model = trainer.model.eval()
     place.alone(lambda: _keep(run, out, recipe.tune))
     return run
+
+
+def _training_loss(recipe: Recipe, corpus: Corpus, model: nn.Module, every: int) -> Callable[[nn.Module], float]:
+    """Measures the loss of some training examples as that of held-out ones: without dropout, smoothing and variation.
+
+    They are drawn once of `every` row, as many as there are for validation, and not more than SAMPLED.
+    """
+    task = recipe.task
+    held_out = replace(corpus, splits={**corpus.splits, "train": corpus.splits["valid"]})
+    most = min(SAMPLED, len(task.collator(recipe, held_out, model).pairs.lengths))
+    collator, rows = task.unvaried(recipe, corpus, model, np.array(drawn(range(every), max(most, 1))))
+    lengths = collator.pairs.lengths[rows].max(axis=1).tolist()
+    groups = [rows[some] for some in by_length(lengths, recipe.train.batch_tokens)]
+
+    def measured(model: nn.Module) -> float:
+        objective, device = Objective(model, task.loss), next(model.parameters()).device
+        total, targets = 0.0, 0
+        for group in groups:
+            batch = collator(group, np.random.default_rng(recipe.train.seed)).to(device)
+            total, targets = total + float(objective(batch)), targets + batch.targets
+        return total / max(targets, 1)
+
+    return measured
 
 
 def _keep(run: Run, out: Path, section: Tune) -> None:

@@ -24,7 +24,7 @@ from glassformer.errors import InputError
 from glassformer.evaluation import BASELINE, ClassScores, baseline
 from glassformer.recipe import Recipe
 from glassformer.tasks.gathering import TextBatch, TextCollator
-from glassformer.tasks.labels import ClassEvaluation, Classified, Labeller, classified, compared, number_of
+from glassformer.tasks.labels import ClassEvaluation, Classified, Labeller, classified, number_of, predictions
 from glassformer.tasks.losses import class_loss
 from glassformer.tasks.protocol import Learner, Loss
 from glassformer.tasks.run import WIDEST, Progress, Run, check_list, in_batches, shortened
@@ -67,9 +67,9 @@ class Classifier(Labeller):
         for _, label in examples:
             number_of(label, self.labels)
         found, _ = self._log_probabilities([texts for texts, _ in examples], progress)  # (B, C)
-        scores, loss = compared(found, [label for _, label in examples], self.labels)
+        made = predictions([found], [[label] for _, label in examples], self.labels)
         answers, words = classified(found, self.labels), partial(self.baseline, examples)
-        return ClassEvaluation(scores, loss, self.labels, answers, baseline=words)
+        return ClassEvaluation(made, self.labels, answers, baseline=words)
 
     def baseline(self, examples: Sequence[tuple[Text, str]]) -> ClassScores:
         """How counting words does on the same examples, trained on a sample of the same texts."""

@@ -26,7 +26,7 @@ from glassformer.recipe import Recipe
 from glassformer.recipe.values import Fraction, Number
 from glassformer.tasks.documents import UNUSED, DocumentEvaluation, DocumentTask, defaults_with, one_line
 from glassformer.tasks.gaps import SEED, Filled, GapFiller
-from glassformer.tasks.objective import Objective
+from glassformer.tasks.losses import row_losses
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, check_list
 from glassformer.tasks.translation import PairBatch, PairCollator, translation_loss
@@ -148,12 +148,12 @@ class Denoiser(GapFiller[DocumentEvaluation], Writer):
 
     @torch.inference_mode()
     def measured(self, examples: Sequence[tuple[Any, ...]], progress: Progress | None = None) -> DocumentEvaluation:
-        objective = Objective(self.model, translation_loss)
-        nats, tokens = 0.0, 0
+        found = [np.zeros((2, 0))]
         for batch in self.batches(examples, progress):
-            nats += float(objective(batch))
-            tokens += batch.targets
-        return DocumentEvaluation(nats, tokens, texts=len(examples))
+            hidden = self.model.hidden(batch.source, batch.target_in, batch.source_mask)  # (B, T, D)
+            nats = row_losses(hidden, batch.target_out, batch.target_mask, self.model.head)
+            found.append(np.stack((nats.numpy(), batch.target_mask.sum(dim=1).cpu().numpy())))
+        return DocumentEvaluation.of(np.concatenate(found, axis=1), len(examples))
 
     def look(self, text: str) -> Look:
         """Restore a text, and what was written attends to."""

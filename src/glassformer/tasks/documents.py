@@ -2,25 +2,32 @@
 
 A document is a text without a target: the targets are made of its own tokens. All three evaluate by the loss of the
 predicted tokens.
+
+N pieces of documents
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import nn
 
 from glassformer.data import Columns, Corpus, Document, Rows
 from glassformer.data.batches import Collator
 from glassformer.evaluation import perplexity
+from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import Judged
+from glassformer.evaluation.metrics import perplexities
 from glassformer.recipe import Recipe
 from glassformer.tasks.run import Evaluation, Progress, shortened
 from glassformer.tasks.task import Task
 from glassformer.text import Tokenizer
 
+Pieces = NDArray[np.float64]  # (fields, N): the numbers of an evaluation, in the order of its fields, of each piece
 SAMPLES = 3  # documents that are shown after training
 UNUSED = {
     "data.max_ratio": "a document has no target",
@@ -73,11 +80,27 @@ class DocumentTask(Task):
 
 @dataclass(frozen=True)
 class DocumentEvaluation(Evaluation):
-    """How well the tokens of some documents are predicted: -log p of all of them, how many they are."""
+    """How well the tokens of some documents are predicted: -log p of all of them, how many they are.
+
+    Samples for intervals are drawn of the pieces that the model reads at a time: there may be one document only.
+    """
 
     nats: float
     tokens: int
     texts: int = field(default=1, kw_only=True)
+    pieces: Pieces | None = field(default=None, kw_only=True, compare=False)
+
+    @classmethod
+    def of(cls, pieces: Pieces, texts: int) -> Self:
+        """The evaluation that consists of some pieces, of so many texts."""
+        nats, *counts = pieces.sum(axis=1).tolist()
+        return cls(nats, *map(round, counts), pieces=pieces, texts=texts)
+
+    def resampled(self) -> tuple[int, dict[str, Statistic]]:
+        if self.pieces is None:
+            return 0, {}
+        loss = ratio(self.pieces[0], self.pieces[1])
+        return self.pieces.shape[1], {"loss": loss, "perplexity": lambda counts: perplexities(loss(counts))}
 
     @property
     def loss(self) -> float:  # type: ignore[override]
@@ -101,7 +124,8 @@ class DocumentEvaluation(Evaluation):
         return {"texts": self.texts, **self.summary()}
 
     def lines(self) -> list[str]:
-        per_token = f"perplexity     {self.perplexity:.3f} per token   (loss {self.loss:.4f})"
+        loss = f"(loss {self.loss:.4f}{self.interval('loss', '.4f')})"
+        per_token = f"perplexity     {self.perplexity:.3f}{self.interval('perplexity', '.3f')} per token   {loss}"
         return [f"{self.texts:,} texts", per_token]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, ClassVar, Generic, TypeVar
 
 from glassformer.data import Batches, Context, Document
 from glassformer.errors import InputError
+from glassformer.evaluation.choosing import spread
 from glassformer.evaluation.judging import Judged
 from glassformer.tasks.documents import SAMPLES, DocumentEvaluation, judge_each, one_line
 from glassformer.tasks.run import Progress, Run, quoted
@@ -99,7 +99,8 @@ class GapFiller(Run, Generic[Found]):
 
     def shown(self, examples: Sequence[tuple[Any, ...]], found: Found) -> list[str]:
         """Documents with gaps; the likeliest words for the first gap, or the text with all of them filled."""
-        texts, lines = list(islice(self.gapped(examples), SAMPLES)), []
+        gapped = [*self.gapped([examples[row] for row in self.rows_shown(examples, 10 * SAMPLES)])]
+        texts, lines = [gapped[row] for row in spread(gapped, [*map(len, gapped)], SAMPLES)], []
         for text, filled in zip(texts, self.fill(texts, 3), strict=True):
             likely = (f"{on_a_line(each.word)} {each.probability:.0%}" for gap in filled.gaps[:1] for each in gap)
             lines.append(f"  {one_line(text)}  →  {', '.join(likely) or one_line(filled.text)}")

@@ -1,6 +1,6 @@
 """Labels: what runs that classify answer with, and how they do on labelled examples.
 
-B examples, C classes
+B examples, C classes, P predictions for an example
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import GlassformerError, InputError
-from glassformer.evaluation import BASELINE, ClassScores, class_scores
+from glassformer.evaluation import BASELINE, ClassScores
+from glassformer.evaluation.bootstrap import Statistic
+from glassformer.evaluation.classes import Predictions
 from glassformer.evaluation.judging import Judged, accuracy
 from glassformer.looking.figures import confusion_figure
-from glassformer.tasks.losses import class_loss
-from glassformer.tasks.run import SHOWN, Evaluation, Progress, Run
+from glassformer.tasks.run import Evaluation, Progress, Run
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,23 @@ class Classified:
 
 @dataclass(frozen=True)
 class LabelEvaluation(Evaluation):
-    """How well labels are predicted: their scores, the loss, and what there is to tell apart."""
+    """How well labels are predicted: the predictions, and what there is to tell apart."""
 
-    scores: ClassScores
-    loss: float
+    predictions: Predictions
     labels: list[str]
+
+    @property
+    def scores(self) -> ClassScores:
+        """Accuracy, F1 and the confusion matrix."""
+        return self.predictions.scores
+
+    @property
+    def loss(self) -> float:  # type: ignore[override]
+        """The mean of -log p of the true labels."""
+        return self.predictions.loss
+
+    def resampled(self) -> tuple[int, dict[str, Statistic]]:
+        return self.predictions.examples, self.predictions.statistics()
 
     def summary(self) -> dict[str, float]:
         return {"loss": self.loss, "accuracy": self.scores.accuracy, "f1": self.scores.macro_f1}
@@ -52,7 +65,8 @@ class LabelEvaluation(Evaluation):
     @property
     def sentence(self) -> str:
         """The scores in a sentence."""
-        return f"accuracy {self.scores.accuracy:.2%}, macro F1 {self.scores.macro_f1:.4f}"
+        accuracy = f"accuracy {self.scores.accuracy:.2%}{self.interval('accuracy', '.2%')}"
+        return f"{accuracy}, macro F1 {self.scores.macro_f1:.4f}{self.interval('macro_f1', '.4f')}"
 
     def f1_lines(self, noun: str) -> list[str]:
         """The F1 of each label, for people."""
@@ -118,9 +132,9 @@ class Labeller(Run):
         raise NotImplementedError
 
     def shown(self, examples: Sequence[Any], found: ClassEvaluation) -> list[str]:
-        """Examples and their predicted labels, with the true label where it differs; some of all rows."""
+        """Examples and their predicted labels, with the true label where it differs."""
         lines = []
-        for row in np.linspace(0, len(examples) - 1, min(SHOWN, len(examples))).astype(int).tolist():
+        for row in self.rows_shown(examples):
             answer, label = found.answers[row], examples[row][1]
             wrong = "" if answer.label == label else f"   (true label: {label})"
             lines.append(f"  {self.name_of(examples[row])}  →  {answer.label} {answer.probability:.0%}{wrong}")
@@ -143,11 +157,17 @@ def classified(log_probabilities: Tensor, labels: list[str]) -> list[Classified]
     return found
 
 
-def compared(log_probabilities: Tensor, right: Sequence[str], labels: list[str]) -> tuple[ClassScores, float]:
-    """The scores and the mean loss of log-probabilities (B, C), given the true labels (B)."""
-    numbers = torch.tensor([number_of(label, labels) for label in right])
-    scores = class_scores(log_probabilities.argmax(dim=1).tolist(), numbers.tolist(), len(labels))
-    return scores, float(class_loss(log_probabilities, numbers)) / len(right)
+def predictions(found: Sequence[Tensor], right: Sequence[Sequence[str]], labels: list[str]) -> Predictions:
+    """What log-probabilities (P, C) of each example predict, given the true labels (P) of each."""
+    log_p = torch.cat([*found]) if found else torch.zeros(0, len(labels))
+    true = torch.tensor([number_of(label, labels) for some in right for label in some], dtype=torch.int64)
+    return Predictions(
+        predicted=log_p.argmax(dim=1).numpy(),
+        true=true.numpy(),
+        nats=-log_p.gather(1, true[:, None])[:, 0].double().numpy(),
+        example=np.repeat(np.arange(len(right)), [len(some) for some in right]),
+        classes=len(labels),
+    )
 
 
 def number_of(label: str, labels: list[str], place: str = "") -> int:

@@ -4,7 +4,7 @@ Documents stand end to end, in windows. Attention stays inside a document, posit
 token of a document is never predicted from the one before. So the loss of a window is that of its documents by
 themselves, and nothing is spent on padding.
 
-W windows, B windows or texts in a batch, T length, D model width
+W windows, B windows or texts in a batch, T length, D model width, N windows on texts that are evaluated
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -26,7 +26,9 @@ from glassformer.data.encoding import DocumentEncoder
 from glassformer.decoding import Choose, Limits, Sampler
 from glassformer.errors import InputError
 from glassformer.evaluation import perplexity
+from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import Judged
+from glassformer.evaluation.metrics import perplexities
 from glassformer.models import DecoderOnly
 from glassformer.recipe import Recipe
 from glassformer.tasks.documents import (
@@ -39,7 +41,7 @@ from glassformer.tasks.documents import (
     one_line,
 )
 from glassformer.tasks.gathering import TokenBatch, gathered, token_loss
-from glassformer.tasks.losses import sequence_loss
+from glassformer.tasks.losses import row_losses
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, by_length, check_list, quoted
 from glassformer.tasks.writing import Output, Writer, output, pieces
@@ -70,6 +72,7 @@ class WindowCollator:
     pairs: Windows
     pad: int
     shifted: bool = False  # whether each window begins anywhere before the next one, drawn anew each time
+    skipped: int = 0  # labels at the beginning of each longer window that do not count, as little comes before them
 
     def __call__(self, rows: NDArray[Any], rng: np.random.Generator) -> TokenBatch:
         windows = self.pairs
@@ -81,6 +84,7 @@ class WindowCollator:
         places = begins[:, None] + np.arange(text.shape[1] + 1)
         numbers = np.searchsorted(windows.starts, places, side="right")  # (B, T + 1)
         label_mask = real & (numbers[:, 1:] == numbers[:, :-1])
+        label_mask[sizes > self.skipped, : self.skipped] = False
         packed = bool((real & (numbers[:, :-1] != numbers[:, :1])).any())
         return TokenBatch(
             text=torch.from_numpy(text),
@@ -94,7 +98,10 @@ class WindowCollator:
 
 @dataclass(frozen=True)
 class LanguageEvaluation(DocumentEvaluation):
-    """How likely some texts are, their ends included: -log p of their tokens, and of how much text."""
+    """How likely some texts are, their ends included: -log p of their tokens, and of how much text.
+
+    A piece of a text counts as many of its words and bytes as it has of its tokens, in proportion.
+    """
 
     words: int  # between spaces
     bytes: int  # in UTF-8
@@ -113,6 +120,14 @@ class LanguageEvaluation(DocumentEvaluation):
     def weighed(self) -> tuple[float, float]:
         return self.nats / math.log(2), float(self.bytes)
 
+    def resampled(self) -> tuple[int, dict[str, Statistic]]:
+        count, statistics = super().resampled()
+        if self.pieces is not None:
+            nats, _, words, size = self.pieces
+            bits, per_word = ratio(nats / math.log(2), size), ratio(nats, words)
+            statistics |= {"word_perplexity": lambda counts: perplexities(per_word(counts)), "bits_per_byte": bits}
+        return count, statistics
+
     def summary(self) -> dict[str, float]:
         return {**super().summary(), "word_perplexity": self.word_perplexity, "bits_per_byte": self.bits_per_byte}
 
@@ -120,8 +135,9 @@ class LanguageEvaluation(DocumentEvaluation):
         return {**super().facts(), "tokens": self.tokens, "words": self.words, "bytes": self.bytes}
 
     def lines(self) -> list[str]:
-        per_word = f"perplexity     {self.word_perplexity:.3f} per word"
-        return [*super().lines(), per_word, f"bits per byte  {self.bits_per_byte:.4f}"]
+        per_word = f"perplexity     {self.word_perplexity:.3f}{self.interval('word_perplexity', '.3f')} per word"
+        bits = f"bits per byte  {self.bits_per_byte:.4f}{self.interval('bits_per_byte', '.4f')}"
+        return [*super().lines(), per_word, bits]
 
 
 class LanguageModel(Writer):
@@ -191,16 +207,20 @@ class LanguageModel(Writer):
         texts = [self.normalised(example[0]) for example in examples]
         if not any(text.strip() for text in texts):
             raise InputError("there is nothing to evaluate: no text")
-        nats, done = 0.0, 0
-        rows = [row for ids in self.tokenizer.encode_batch(texts) for row in self._windows(ids)]
+        windows = [[*self._windows(ids)] for ids in self.tokenizer.encode_batch(texts)]
+        rows, done = [row for some in windows for row in some], 0
+        nats = np.zeros(len(rows))
         for some in by_length([len(ids) for ids, _ in rows], self.recipe.train.batch_tokens):
-            nats += float(self._nats([rows[row] for row in some]))
+            nats[some] = self._nats([rows[row] for row in some])
             done += len(some)
             if progress is not None:
                 progress(done, len(rows))
-        words, size = sum(max(1, len(text.split())) for text in texts), sum(len(text.encode()) for text in texts)
-        tokens = sum(len(ids) - 1 - seen for ids, seen in rows)
-        return LanguageEvaluation(nats, tokens, words, size, texts=len(texts))
+        tokens = np.array([len(ids) - 1 - seen for ids, seen in rows], np.float64)
+        of_text = np.repeat(np.arange(len(texts)), [len(some) for some in windows])
+        part = tokens / np.bincount(of_text, tokens)[of_text]  # of the text that a window is of
+        words = part * np.array([max(1, len(text.split())) for text in texts])[of_text]
+        size = part * np.array([len(text.encode()) for text in texts])[of_text]
+        return LanguageEvaluation.of(np.stack((nats, tokens, words, size)), len(texts))
 
     def _windows(self, ids: list[int]) -> Iterator[tuple[list[int], int]]:
         """A text in windows of tokens to read and one more to predict, and how many of each were predicted before."""
@@ -209,13 +229,13 @@ class LanguageModel(Writer):
             yield framed[begin : end + 1], seen
 
     def _nats(self, rows: list[tuple[list[int], int]]) -> Tensor:
-        """-log p of what is predicted in some windows."""
+        """-log p of what is predicted in each of some windows, (B)."""
         tokens, keep = self.padded([ids for ids, _ in rows])  # (B, T)
         seen = torch.tensor([seen for _, seen in rows], device=tokens.device)
         places = torch.arange(tokens.shape[1] - 1, device=tokens.device)
         label_mask = keep[:, 1:] & (places >= seen[:, None])  # (B, T)
         hidden = self.model.hidden(tokens[:, :-1], keep[:, :-1])  # (B, T, D)
-        return sequence_loss(hidden, tokens[:, 1:], label_mask, int(label_mask.sum()), self.model.head)
+        return row_losses(hidden, tokens[:, 1:], label_mask, self.model.head)
 
     def judge(self, examples: Sequence[tuple[Any, ...]], progress: Progress | None = None) -> Judged:
         return judge_each("bits per byte", self.evaluate, examples, progress)
@@ -223,7 +243,7 @@ class LanguageModel(Writer):
     def _prompts(self, examples: Sequence[tuple[Any, ...]]) -> list[str]:
         """The beginnings of some documents."""
         few = min(PROMPT, self.recipe.data.max_tokens // 4)
-        texts = [self.normalised(example[0]) for example in examples[:SAMPLES]]
+        texts = [self.normalised(examples[row][0]) for row in self.rows_shown(examples, SAMPLES)]
         return [self.tokenizer.decode(self.tokenizer.encode(text)[:few]) for text in texts]
 
     def shown(self, examples: Sequence[tuple[Any, ...]], found: LanguageEvaluation) -> list[str]:
@@ -274,6 +294,13 @@ class LanguageTask(DocumentTask):
     def collator(self, recipe: Recipe, corpus: Corpus, model: nn.Module) -> WindowCollator:
         windows = Windows(corpus.splits["train"], recipe.data.max_tokens)
         return WindowCollator(windows, corpus.assets.tokenizers[0].pad, self.windows == "shifted")
+
+    def unvaried(
+        self, recipe: Recipe, corpus: Corpus, model: nn.Module, rows: NDArray[Any]
+    ) -> tuple[WindowCollator, NDArray[Any]]:
+        """Windows that begin at the same tokens each time; as in evaluation, half a window comes before each label."""
+        half = recipe.data.max_tokens // 2
+        return replace(self.collator(recipe, corpus, model), shifted=False, skipped=half), rows
 
     @classmethod
     def adopts(cls, model: nn.Module) -> bool:

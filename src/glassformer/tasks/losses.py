@@ -127,6 +127,17 @@ def sequence_loss(
     return _ChunkedLoss.apply(hidden, weight, bias, places, right, smoothing, chunk)  # type: ignore[no-any-return,no-untyped-call]
 
 
+@torch.no_grad()
+def row_losses(hidden: Tensor, right: Tensor, mask: Tensor, head: nn.Module) -> Tensor:
+    """-log p of `right` (B, T) where the mask (B, T) is True, summed over each row: (B), in float64 on the CPU."""
+    rows, places = mask.nonzero(as_tuple=True)  # (N), (N)
+    found = [
+        F.cross_entropy(head(hidden[some, at]).float(), right[some, at], reduction="none")
+        for some, at in zip(torch.split(rows, CPU_ROWS), torch.split(places, CPU_ROWS), strict=True)
+    ]
+    return torch.bincount(rows.cpu(), torch.cat(found).cpu().double(), len(hidden))
+
+
 def real_places(mask: Tensor, tokens: int) -> Tensor | None:
     """Where a flat mask is True, (N); None if that is everywhere."""
     return None if tokens == mask.numel() else mask.flatten().nonzero_static(size=tokens)[:, 0]

@@ -3,7 +3,7 @@
 As in BERT, of the chosen tokens 80 % become the mask, 10 % any other token, and 10 % stay: the model does not know
 which of the tokens that it reads are right, so it has to understand them all.
 
-B texts in a batch, T length, D model width, V vocabulary, N gaps
+B texts in a batch, T length, D model width, V vocabulary, N gaps, or pieces of documents
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from glassformer.data import Context, Encode, Rows
 from glassformer.data.encoding import DocumentEncoder
+from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.models import EncoderOnly
 from glassformer.recipe.values import Fraction
 from glassformer.tasks.documents import UNUSED, DocumentEvaluation, DocumentTask, defaults_with, one_line
@@ -86,6 +87,10 @@ class MaskedEvaluation(DocumentEvaluation):
         """The fraction of the hidden tokens for which the likeliest token is the right one."""
         return self.hits / self.tokens
 
+    def resampled(self) -> tuple[int, dict[str, Statistic]]:
+        count, statistics = super().resampled()
+        return count, statistics | ({} if self.pieces is None else {"accuracy": ratio(self.pieces[2], self.pieces[1])})
+
     def summary(self) -> dict[str, float]:
         return {**super().summary(), "accuracy": self.accuracy}
 
@@ -93,7 +98,8 @@ class MaskedEvaluation(DocumentEvaluation):
         return {**super().facts(), "hidden": self.tokens}
 
     def lines(self) -> list[str]:
-        return [*super().lines(), f"accuracy       {self.accuracy:.2%} of {self.tokens:,} hidden tokens"]
+        accuracy = f"{self.accuracy:.2%}{self.interval('accuracy', '.2%')}"
+        return [*super().lines(), f"accuracy       {accuracy} of {self.tokens:,} hidden tokens"]
 
 
 class Filler(GapFiller[MaskedEvaluation]):
@@ -151,14 +157,14 @@ class Filler(GapFiller[MaskedEvaluation]):
 
     @torch.inference_mode()
     def measured(self, examples: Sequence[tuple[Any, ...]], progress: Progress | None = None) -> MaskedEvaluation:
-        nats, hits, hidden = 0.0, 0, 0
+        found = [np.zeros((3, 0))]
         for batch in self.batches(examples, progress):
             logits = self.model.head(self.model.hidden(batch.text, batch.mask)[batch.label_mask]).float()  # (N, V)
-            labels = batch.labels[batch.label_mask]  # (N)
-            nats += float(F.cross_entropy(logits, labels, reduction="sum"))
-            hits += int((logits.argmax(dim=1) == labels).sum())
-            hidden += len(labels)
-        return MaskedEvaluation(nats, hidden, hits, texts=len(examples))
+            labels, rows = batch.labels[batch.label_mask], batch.label_mask.nonzero()[:, 0].cpu()  # (N), (N)
+            nats, hits = F.cross_entropy(logits, labels, reduction="none"), logits.argmax(dim=1) == labels
+            of_tokens = (each.cpu().double() for each in (nats, torch.ones_like(nats), hits))
+            found.append(np.stack([torch.bincount(rows, each, len(batch.text)).numpy() for each in of_tokens]))
+        return MaskedEvaluation.of(np.concatenate(found, axis=1), len(examples))
 
     def gapped(self, examples: Sequence[tuple[Any, ...]]) -> Iterator[str]:
         """The beginnings of documents, each with a gap in the middle."""

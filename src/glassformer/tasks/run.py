@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 from glassformer.data import Assets, normalise
 from glassformer.data.examples import from_first_version, read_examples
 from glassformer.errors import ConfigurationError, InputError, RunError, TrainingError
+from glassformer.evaluation.bootstrap import Statistic, intervals
+from glassformer.evaluation.choosing import drawn, spread
 from glassformer.evaluation.judging import Judged
 from glassformer.interop.huggingface import Exported
 from glassformer.looking.look import Look, look_of
@@ -54,7 +57,21 @@ class Evaluation:
 
     def lines(self) -> list[str]:
         """The same, for people."""
-        return [f"{name} {value:.4f}" for name, value in self.summary().items()]
+        return [f"{name} {value:.4f}{self.interval(name, '.4f')}" for name, value in self.summary().items()]
+
+    def resampled(self) -> tuple[int, dict[str, Statistic]]:
+        """Of how many examples samples are drawn, and each score of a sample by its name in `facts`."""
+        return 0, {}
+
+    @cached_property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 95 % confidence interval of each score, by the bootstrap."""
+        count, statistics = self.resampled()
+        return intervals(statistics, count)
+
+    def interval(self, name: str, form: str) -> str:
+        """The interval of a score in brackets, after its value; nothing if it has none."""
+        return "  [{:{form}}, {:{form}}]".format(*self.intervals[name], form=form) if name in self.intervals else ""
 
     def check(self, place: object) -> None:
         """Refuse scores that are no numbers: the outputs of the model were not finite."""
@@ -136,8 +153,12 @@ class Run:
         """Use the model on some examples, and compare with what is right."""
         raise NotImplementedError
 
+    def drawn(self, examples: Sequence[Any], most: int) -> list[Any]:
+        """At most so many of the examples, drawn over all of them, in their order."""
+        return drawn(examples, most)
+
     def measure(self, examples: Sequence[Any], most: int) -> dict[str, float]:
-        """The loss and scores that validation logs; what takes long is done for the first `most` examples only."""
+        """The loss and scores that validation logs; what takes long is done for `most` of them, drawn over all."""
         return self.evaluate(examples).summary()
 
     def judge(self, examples: Sequence[Any], progress: Progress | None = None) -> Judged:
@@ -145,6 +166,11 @@ class Run:
         raise InputError(f"runs for {self.task.kind} cannot be compared: the task does not say how to score them")
 
     # --- what is shown after training: each task says
+
+    def rows_shown(self, examples: Sequence[Any], most: int = SHOWN) -> list[int]:
+        """Which examples are shown: different ones, of all lengths."""
+        keys, words = zip(*((self.task.split_key(each), self.task.words(each) or 0) for each in examples), strict=True)
+        return spread(keys, words, most)
 
     def shown(self, examples: Sequence[Any], found: Any) -> list[str]:
         """A line for some of the examples: what the run made of each."""

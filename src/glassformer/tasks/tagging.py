@@ -14,7 +14,6 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -26,12 +25,13 @@ from torch import Tensor, nn
 from glassformer.data import Assets, BadRow, Columns, Context, Corpus, Encoded, Rows, normalise
 from glassformer.data.cleaning import why_dropped
 from glassformer.errors import InputError
+from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import Judged, accuracy
 from glassformer.recipe import Data, Recipe
 from glassformer.tasks.gathering import TokenBatch, both_sides, token_loss
-from glassformer.tasks.labels import LabelEvaluation, compared
+from glassformer.tasks.labels import LabelEvaluation, predictions
 from glassformer.tasks.protocol import Loss
-from glassformer.tasks.run import SHOWN, Progress, Run, check_list, in_batches, quoted
+from glassformer.tasks.run import Progress, Run, check_list, in_batches, quoted
 from glassformer.tasks.task import Task
 from glassformer.text import Tokenizer
 
@@ -119,9 +119,22 @@ class Tags:
 class TagEvaluation(LabelEvaluation):
     """How a run does on some tagged sentences: on all words, and how many sentences have no mistake."""
 
-    exact: float
-    words: int
+    hits: list[bool]  # whether all tags of each sentence are right
     answers: list[Tags]
+
+    @property
+    def exact(self) -> float:
+        """The fraction of sentences without a mistake."""
+        return sum(self.hits) / len(self.hits)
+
+    @property
+    def words(self) -> int:
+        """The words of all sentences."""
+        return len(self.predictions.true)
+
+    def resampled(self) -> tuple[int, dict[str, Statistic]]:
+        count, statistics = super().resampled()
+        return count, statistics | {"exact": ratio(self.hits)}
 
     def summary(self) -> dict[str, float]:
         return super().summary() | {"exact": self.exact}
@@ -134,7 +147,7 @@ class TagEvaluation(LabelEvaluation):
     def lines(self) -> list[str]:
         return [
             f"{self.words:,} words of {len(self.answers):,} sentences: {self.sentence}",
-            f"sentences without a mistake: {self.exact:.2%}",
+            f"sentences without a mistake: {self.exact:.2%}{self.interval('exact', '.2%')}",
             *self.f1_lines("tag"),
         ]
 
@@ -171,10 +184,9 @@ class Tagger(Run):
             if len(words) != len(tags):
                 raise InputError(f"{quoted(' '.join(words))} has {len(words)} words but {len(tags)} tags")
         found = self._log_probabilities(sentences, progress)
-        answers, all_tags = self._tagged(sentences, found), [*chain.from_iterable(right)]
-        scores, loss = compared(torch.cat(found), all_tags, self.labels)
-        exact = sum(answer.tags == tags for answer, tags in zip(answers, right, strict=True)) / len(answers)
-        return TagEvaluation(scores, loss, self.labels, exact, len(all_tags), answers)
+        answers = self._tagged(sentences, found)
+        hits = [answer.tags == tags for answer, tags in zip(answers, right, strict=True)]
+        return TagEvaluation(predictions(found, right, self.labels), self.labels, hits, answers)
 
     def judge(self, examples: Examples, progress: Progress | None = None) -> Judged:
         """The accuracy of words, not of sentences."""
@@ -211,7 +223,8 @@ class Tagger(Run):
     def shown(self, examples: Examples, found: TagEvaluation) -> list[str]:
         """Sentences with the tag of each word, and the true tag where it differs."""
         lines = []
-        for (_, right), answer in zip(examples[:SHOWN], found.answers, strict=False):
+        for row in self.rows_shown(examples):
+            right, answer = examples[row][1], found.answers[row]
             each = zip(answer.words, answer.tags, right, strict=True)
             words = (f"{word}/{tag}" + (f"(true tag: {true})" if tag != true else "") for word, tag, true in each)
             lines.append("  " + " ".join(words))

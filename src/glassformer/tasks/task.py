@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
@@ -169,6 +170,12 @@ class Task(Section):
     def collator(self, recipe: Recipe, corpus: Corpus, model: nn.Module) -> Collator[Any]:
         """What makes batches of rows."""
         raise NotImplementedError
+
+    def unvaried(
+        self, recipe: Recipe, corpus: Corpus, model: nn.Module, rows: NDArray[Any]
+    ) -> tuple[Collator[Any], NDArray[Any]]:
+        """What makes batches of some training rows as of held-out ones, without random changes; and their numbers."""
+        return self.collator(recipe, corpus, model), rows
 
     # --- the model
 

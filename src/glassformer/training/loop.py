@@ -36,6 +36,8 @@ from glassformer.training.tuning import Unfreezing
 if TYPE_CHECKING:
     from glassformer.recipe import Train
 
+TRAIN_LOSS = "train_loss"  # which validation may measure of training examples, to compare its own loss with
+
 
 class Trainer:
     """Trains a model on batches with the `[train]` options of a recipe, and writes checkpoints under `folder`.
@@ -221,9 +223,8 @@ class Trainer:
             self._stop()
         self._validated = self.step
         value = self.distribution.broadcast(math.nan if metrics is None else metrics[self.options.watch])
-        self._log(
-            {"step": self.step, "epoch": self.batches.epoch, **{f"valid_{k}": v for k, v in (metrics or {}).items()}}
-        )
+        named = {name if name == TRAIN_LOSS else f"valid_{name}": value for name, value in (metrics or {}).items()}
+        self._log({"step": self.step, "epoch": self.batches.epoch, **named})
         self._stale += 1
         if self._better(value):
             self._best, self._stale = (value, self.step), 0

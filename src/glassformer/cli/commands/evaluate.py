@@ -37,10 +37,11 @@ def evaluate(
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Score a run on held-out examples. Translation: sacreBLEU with its signature, chrF, exact match, perplexity.
+    """Score a run on held-out examples, with 95 % intervals. Translation: sacreBLEU with its signature, chrF, and more.
 
-    Labels: accuracy, F1. Tags: the same for words, and sentences without a mistake. Answers: exact match and F1 as
-    SQuAD defines them. Documents: perplexity per token and word, bits per byte.
+    Pairs with the same source are one source with several references. Labels: accuracy, F1. Tags: the same for words,
+    and sentences without a mistake. Answers: exact match and F1 as SQuAD defines them. Documents: perplexity per token
+    and word, bits per byte.
 
     - `glassformer evaluate --run runs/dates`
     - `glassformer evaluate --run runs/dates --data mine.tsv --json`
@@ -65,4 +66,5 @@ def evaluate(
     found.check(loaded.path)
     with suppress(OSError):  # a run may be used where it cannot be written to
         loaded.draw(examples, found, loaded.path)
-    sys.stdout.write(json.dumps(found.facts()) + "\n" if as_json else "".join(f"{line}\n" for line in found.lines()))
+    lines = [json.dumps({**found.facts(), "intervals": found.intervals})] if as_json else found.lines()
+    sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -17,12 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glassformer.errors import InputError
-from glassformer.evaluation import AnswerScores, answer_scores, best_threshold
-from glassformer.evaluation.answers import word_f1
+from glassformer.evaluation import AnswerScores, answer_scores, best_threshold, drawn
+from glassformer.evaluation.answers import answer_statistics, word_f1
+from glassformer.evaluation.bootstrap import Statistic
 from glassformer.evaluation.judging import Judged
 from glassformer.tasks.answering.windows import Window, positions, windows_of
 from glassformer.tasks.losses import span_loss
-from glassformer.tasks.run import SHOWN, Evaluation, Progress, Run, in_batches
+from glassformer.tasks.run import Evaluation, Progress, Run, in_batches
 
 Asked = Sequence[tuple[str, str]]  # questions, contexts
 Examples = Sequence[tuple[str, str, Any]]  # questions, contexts, answers that people gave
@@ -74,6 +75,9 @@ class AnswerEvaluation(Evaluation):
         """Their scores."""
         return answer_scores([each.text for each in self.answers], self.references)
 
+    def resampled(self) -> tuple[int, dict[str, Statistic]]:
+        return len(self.answers), answer_statistics([each.text for each in self.answers], self.references)
+
     def at(self, threshold: float) -> AnswerEvaluation:
         """The same at another threshold."""
         return replace(self, threshold=threshold)
@@ -110,11 +114,17 @@ class AnswerEvaluation(Evaluation):
 
     def _lines(self) -> list[str]:
         scores = self.scores
-        lines = [f"{len(self.answers):,} questions: exact match {scores.exact:.2%}, F1 {scores.f1:.2%}"]
+        exact, f1, with_exact, with_f1, without = (
+            self.interval(name, ".2%")
+            for name in ("exact", "f1", "answerable_exact", "answerable_f1", "unanswerable_exact")
+        )
+        both = f"exact match {scores.exact:.2%}{exact}, F1 {scores.f1:.2%}{f1}"
+        lines = [f"{len(self.answers):,} questions: {both}"]
         if scores.answerable_exact is not None and scores.unanswerable_exact is not None:
+            both = f"{scores.answerable_exact:.2%}{with_exact}, {scores.answerable_f1:.2%}{with_f1}"
             lines += [
-                f"{scores.answerable:,} with an answer: {scores.answerable_exact:.2%}, {scores.answerable_f1:.2%}",
-                f"{scores.unanswerable:,} without one: {scores.unanswerable_exact:.2%} left unanswered",
+                f"{scores.answerable:,} with an answer: {both}",
+                f"{scores.unanswerable:,} without one: {scores.unanswerable_exact:.2%}{without} left unanswered",
             ]
         return lines
 
@@ -172,7 +182,7 @@ class Answerer(Run):
             return None
 
     def measure(self, examples: Examples, most: int) -> dict[str, float]:
-        return self.evaluate(examples[:most]).summary()
+        return self.evaluate(drawn(examples, most)).summary()
 
     def judge(self, examples: Examples, progress: Progress | None = None) -> Judged:
         """The F1 of each question."""
@@ -261,7 +271,8 @@ class Answerer(Run):
     def shown(self, examples: Examples, found: AnswerEvaluation) -> list[str]:
         """Questions and answers, with the true ones where they differ."""
         lines = []
-        for (question, *_), answer, some in zip(examples[:SHOWN], found.answers, found.references, strict=False):
+        for row in self.rows_shown(examples):
+            question, answer, some = examples[row][0], found.answers[row], found.references[row]
             right = list(dict.fromkeys(some)) or ["nothing"]
             said = answer.text or "nothing"
             wrong = "" if said in right else f"   (true answer: {' or '.join(right)})"

@@ -194,6 +194,12 @@ class ImagesTask(Task):
         counts = Counter(label=len(examples) - len(known))
         return Encoded(np.concatenate([np.zeros(0, dtype), *rows]), lengths, +counts)
 
+    def unvaried(
+        self, recipe: Recipe, corpus: Corpus, model: nn.Module, rows: NDArray[Any]
+    ) -> tuple[ImageCollator, NDArray[Any]]:
+        """Images that are neither moved nor mirrored."""
+        return self.model_copy(update={"shift": 0, "flip": False}).collator(recipe, corpus, model), rows
+
     def collator(self, recipe: Recipe, corpus: Corpus, model: nn.Module) -> ImageCollator:
         images = Images(corpus.splits["train"], self.size, self.colours)
         return ImageCollator(images, self.mean, self.deviation, self.shift, self.flip)

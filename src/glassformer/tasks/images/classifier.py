@@ -18,7 +18,7 @@ from glassformer.errors import InputError
 from glassformer.interop.huggingface import Exported
 from glassformer.looking.look import Look
 from glassformer.tasks.images.pictures import normalised, pixels_of
-from glassformer.tasks.labels import ClassEvaluation, Classified, Labeller, classified, compared, number_of
+from glassformer.tasks.labels import ClassEvaluation, Classified, Labeller, classified, number_of, predictions
 from glassformer.tasks.run import Progress, check_list
 
 Complain = Callable[[str], None]
@@ -51,9 +51,9 @@ class ImageClassifier(Labeller):
         found, rows = self._log_probabilities([example[0] for example in examples], progress, complain)  # (B, C)
         if not rows:
             raise InputError(f"none of the {len(examples):,} images could be read")
-        scores, loss = compared(found, [examples[row][1] for row in rows], self.labels)
+        made = predictions([found], [[examples[row][1]] for row in rows], self.labels)
         answers, unreadable = classified(found, self.labels), len(examples) - len(rows)
-        return ClassEvaluation(scores, loss, self.labels, answers, noun="images", unreadable=unreadable)
+        return ClassEvaluation(made, self.labels, answers, noun="images", unreadable=unreadable)
 
     @torch.inference_mode()
     def _log_probabilities(

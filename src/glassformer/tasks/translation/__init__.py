@@ -8,7 +8,7 @@ B pairs in a batch, S source length, T target length, D model width
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -161,6 +161,18 @@ class TranslationTask(Task):
         source, target = corpus.assets.tokenizers
         special = corpus.assets.special_tokens or own_special_tokens(source, target)
         return PairCollator(corpus.splits["train"], special.pad, special)
+
+    def unvaried(
+        self, recipe: Recipe, corpus: Corpus, model: nn.Module, rows: NDArray[Any]
+    ) -> tuple[PairCollator, NDArray[Any]]:
+        """Pairs in the tokens of held-out ones: what BPE-dropout has split is put together, and split without it."""
+        collator, (source, target) = self.collator(recipe, corpus, model), corpus.assets.tokenizers
+        if not recipe.tokenizer.dropout:
+            return collator, rows
+        found = ((collator.pairs.source(row), collator.pairs.target(row)) for row in rows.tolist())
+        pairs = [TextPair(source.decode(read), target.decode(written)) for read, written in found]
+        encoded = self.encoder(Context(recipe, corpus.assets, keep_all=True))(pairs).rows()
+        return replace(collator, pairs=encoded), np.arange(len(encoded))
 
     @classmethod
     def adopts(cls, model: nn.Module) -> bool:

@@ -1,6 +1,6 @@
 """A translator: a trained model from text to text, in use.
 
-B sentences, T target length, D model width
+B sentences, T target length, D model width, N different sources, or pairs
 """
 
 from __future__ import annotations
@@ -8,20 +8,25 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from glassformer.decoding import Choose
-from glassformer.evaluation import Rouge, Scores, perplexity, rouge, score
+from glassformer.evaluation import Rouge, Scores, drawn, perplexity, rouge, score
+from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import BLEU, Judged
+from glassformer.evaluation.metrics import perplexities, rouge_of_each, score_statistics
 from glassformer.interop.huggingface import Exported
 from glassformer.looking.figures import attention_figure
 from glassformer.looking.look import Look
 from glassformer.parts import quantise
-from glassformer.tasks.losses import sequence_loss
-from glassformer.tasks.run import SHOWN, Evaluation, Progress, by_length, check_list, shortened
+from glassformer.tasks.losses import row_losses
+from glassformer.tasks.run import Evaluation, Progress, by_length, check_list, shortened
 from glassformer.tasks.writing import Output, Writer, output, pieces
 
 Pairs = Sequence[tuple[str, str]]  # sources, targets
@@ -29,37 +34,73 @@ Pairs = Sequence[tuple[str, str]]  # sources, targets
 
 @dataclass(frozen=True)
 class TranslationEvaluation(Evaluation):
-    """How a run does on some pairs: the outputs, their scores, and the loss per target token."""
+    """How a run does on some pairs: the output for each different source, its references, and the loss of all pairs.
 
-    scores: Scores
-    loss: float
-    outputs: list[str]
+    `scores` compare each output with all targets of its source.
+    """
+
+    sources: list[str]  # N
+    outputs: list[str]  # N
+    references: list[list[str]]  # N
+    pairs: int
+    losses: NDArray[np.float64]  # (2, N), -log p of all targets of a source, and how many tokens they have
     rouge: Rouge | None = None  # if it was asked for
+
+    @cached_property
+    def scores(self) -> Scores:
+        """BLEU, chrF, exact match and edits."""
+        return score(self.outputs, self.references)
+
+    @property
+    def loss(self) -> float:  # type: ignore[override]
+        """-log p of a target token, on average."""
+        return _mean(self.losses)
 
     @property
     def perplexity(self) -> float:
         """e to the loss: between how many equally likely tokens the model hesitates."""
         return perplexity(self.loss)
 
+    def resampled(self) -> tuple[int, dict[str, Statistic]]:
+        loss, rouges = ratio(*self.losses), {}
+        if self.rouge is not None:
+            rouges = {name: ratio(each) for name, each in rouge_of_each(self.outputs, self.references).items()}
+        own = {"loss": loss, "perplexity": lambda counts: perplexities(loss(counts))}
+        return len(self.sources), {**own, **score_statistics(self.outputs, self.references), **rouges}
+
     def summary(self) -> dict[str, float]:
-        scores = {"bleu": self.scores.bleu, "chrf": self.scores.chrf, "exact": self.scores.exact}
+        scores = {name: getattr(self.scores, name) for name in ("bleu", "chrf", "exact", "edits")}
         return {"loss": self.loss, "perplexity": self.perplexity, **scores, **self._rouge}
 
     def facts(self) -> dict[str, Any]:
-        """The scores with their signatures."""
-        own = {"pairs": len(self.outputs), "loss": self.loss, "perplexity": self.perplexity}
-        return own | asdict(self.scores) | self._rouge
+        """The scores with their signatures; how many references a source has at least, and at most."""
+        counts = [len(some) for some in self.references]
+        own = {"pairs": self.pairs, "sources": len(self.sources), "references": [min(counts), max(counts)]}
+        return own | {"loss": self.loss, "perplexity": self.perplexity} | asdict(self.scores) | self._rouge
 
     def lines(self) -> list[str]:
         scores = self.scores
+        loss = f"(loss {self.loss:.4f}{self.interval('loss', '.4f')} per target token)"
         return [
-            f"{len(self.outputs):,} pairs",
-            f"exact match  {scores.exact:.2%}",
-            f"BLEU         {scores.bleu:.2f}   {scores.bleu_signature}",
-            f"chrF         {scores.chrf:.2f}   {scores.chrf_signature}",
-            *(f"{name.replace('rouge', 'ROUGE-')}      {value:.2f}" for name, value in self._rouge.items()),
-            f"perplexity   {self.perplexity:.3f}   (loss {self.loss:.4f} per target token)",
+            self._size,
+            f"exact match  {scores.exact:.2%}{self.interval('exact', '.2%')}",
+            f"BLEU         {scores.bleu:.2f}{self.interval('bleu', '.2f')}   {scores.bleu_signature}",
+            f"chrF         {scores.chrf:.2f}{self.interval('chrf', '.2f')}   {scores.chrf_signature}",
+            f"edits        {scores.edits:.2f}{self.interval('edits', '.2f')}   per 100 words of the nearest reference",
+            *(
+                f"{name.replace('rouge', 'ROUGE-')}      {value:.2f}{self.interval(name, '.2f')}"
+                for name, value in self._rouge.items()
+            ),
+            f"perplexity   {self.perplexity:.3f}{self.interval('perplexity', '.3f')}   {loss}",
         ]
+
+    @property
+    def _size(self) -> str:
+        if self.pairs == len(self.sources):
+            return f"{self.pairs:,} pairs"
+        least, most = min(map(len, self.references)), max(map(len, self.references))
+        each = f"{least} to {most} references" if least < most else f"{most} reference{'s' * (most > 1)}"
+        return f"{self.pairs:,} pairs, {len(self.sources):,} sources, {each} each"
 
     @property
     def _rouge(self) -> dict[str, float]:
@@ -125,22 +166,47 @@ class Translator(Writer):
         int8: bool = False,
         rouge: bool | None = None,
     ) -> TranslationEvaluation:
-        """Translate the sources of some pairs, and compare with their targets; by ROUGE too if training watched it."""
-        outputs = self.translate([source for source, _ in examples], beam, int8, progress)
-        return self._compared(outputs, examples, self.loss(examples, int8=int8), rouge)
+        """Translate each source of some pairs once, and compare with all its targets.
+
+        ROUGE is among the scores if it is asked for, or if training watched it.
+        """
+        return self._compared(examples, self.losses(examples, int8=int8), beam, int8, rouge, progress)
 
     def measure(self, examples: Pairs, most: int) -> dict[str, float]:
-        """The loss of all pairs, and scores of the first so many, decoded greedily."""
-        some = examples[:most]
-        outputs = self.translate([source for source, _ in some], beam=1)
-        return self._compared(outputs, some, self.loss(examples)).summary()
+        """The loss of all pairs, and scores of so many of them, drawn over all, decoded greedily."""
+        losses = self.losses(examples)
+        rows = drawn(range(len(examples)), most, key=lambda row: examples[row][0])
+        found = self._compared([examples[row] for row in rows], losses[:, rows], beam=1).summary()
+        return found | {"loss": (loss := _mean(losses)), "perplexity": perplexity(loss)}
 
     def _compared(
-        self, outputs: list[Output], examples: Pairs, loss: float, wanted: bool | None = None
+        self,
+        pairs: Pairs,
+        losses: NDArray[np.float64],
+        beam: int | None = None,
+        int8: bool = False,
+        wanted: bool | None = None,
+        progress: Progress | None = None,
     ) -> TranslationEvaluation:
-        texts, references = [each.text for each in outputs], [target for _, target in examples]
+        """Outputs, references and summed losses of each different source, in the order of their first pairs."""
+        numbers = {source: number for number, source in enumerate(dict.fromkeys(source for source, _ in pairs))}
+        of_source = np.array([numbers[source] for source, _ in pairs], np.int64)
+        references: list[dict[str, None]] = [{} for _ in numbers]  # each once, in their order
+        for source, target in pairs:
+            references[numbers[source]][target] = None
+        found = TranslationEvaluation(
+            sources=[*numbers],
+            outputs=[each.text for each in self.translate([*numbers], beam, int8, progress)],
+            references=[[*some] for some in references],
+            pairs=len(pairs),
+            losses=np.stack([np.bincount(of_source, each) for each in losses]),
+        )
         also = self.recipe.train.watch.startswith("rouge") if wanted is None else wanted
-        return TranslationEvaluation(score(texts, references), loss, texts, rouge(texts, references) if also else None)
+        return replace(found, rouge=rouge(found.outputs, found.references)) if also else found
+
+    def drawn(self, examples: Pairs, most: int) -> list[Any]:
+        """Pairs with the same source are drawn together."""
+        return drawn(examples, most, key=lambda pair: pair[0])
 
     def judge(self, examples: Pairs, progress: Progress | None = None) -> Judged:
         """The outputs, for BLEU."""
@@ -148,25 +214,29 @@ class Translator(Writer):
         references = [target for _, target in examples]
         return Judged(BLEU, "higher", outputs=[each.text for each in found], references=references)
 
-    @torch.inference_mode()
     def loss(self, pairs: Pairs, size: int = 64, int8: bool = False) -> float:
-        """The mean of -log p over all target tokens, ends included, given the right tokens before each.
+        """The mean of -log p over all target tokens, ends included, given the right tokens before each."""
+        return _mean(self.losses(pairs, size, int8))
+
+    @torch.inference_mode()
+    def losses(self, pairs: Pairs, size: int = 64, int8: bool = False) -> NDArray[np.float64]:
+        """-log p of each pair's target, ends included, and how many tokens that is, (2, N); 0 without a source.
 
         Targets are cut off where sources are. At most `size` pairs go together, and no more than in training.
         """
         model, special = quantise(self.model) if int8 else self.model, self.special
         encoded = [(self.read(source), self._written(target)) for source, target in pairs]
-        encoded = [pair for pair in encoded if pair[0]]
-        lengths = [1 + max(map(len, pair)) for pair in encoded]
-        total, count = 0.0, 0
-        for rows in by_length(lengths, self.recipe.train.batch_tokens, size):
+        filled = [row for row, (source, _) in enumerate(encoded) if source]
+        lengths = [1 + max(map(len, encoded[row])) for row in filled]
+        found = np.zeros((2, len(encoded)))
+        for some in by_length(lengths, self.recipe.train.batch_tokens, size):
+            rows = [filled[number] for number in some]
             source, source_keep = self.padded([encoded[row][0] for row in rows])
             target, keep = self.padded([[special.start, *encoded[row][1], special.end] for row in rows])
             hidden = model.hidden(source, target[:, :-1], source_keep)  # (B, T, D)
-            tokens = int(keep[:, 1:].sum())
-            total += float(sequence_loss(hidden, target[:, 1:], keep[:, 1:], tokens, model.head))
-            count += tokens
-        return total / max(count, 1)
+            found[0, rows] = row_losses(hidden, target[:, 1:], keep[:, 1:], model.head)
+            found[1, rows] = keep[:, 1:].sum(dim=1).cpu()
+        return found
 
     @property
     def _most(self) -> int:
@@ -202,15 +272,21 @@ class Translator(Writer):
     def shown(self, examples: Pairs, found: TranslationEvaluation) -> list[str]:
         """Sources and outputs, with the reference where it differs."""
         lines = []
-        for (source, reference), text in zip(examples[:SHOWN], found.outputs, strict=False):
-            wrong = "" if text == reference else f"   (reference: {reference})"
-            lines.append(f"  {shortened(source)}  →  {text}{wrong}")
+        for row in self.rows_shown([(source, "") for source in found.sources]):
+            text, some = found.outputs[row], found.references[row]
+            wrong = "" if text in some else f"   (reference: {some[0]})"
+            lines.append(f"  {shortened(found.sources[row])}  →  {text}{wrong}")
         return lines
 
     def example_of(self, sources: Sequence[str]) -> str:
-        """A text to look at: short enough for a terminal, and in letters that every terminal has, if there is one."""
-        fitting = [source for source in sources if 4 <= len(self.read(source)) <= 14] or [min(sources, key=len)]
-        return next((source for source in fitting if source.isascii()), fitting[0])
+        """A text to look at: of middle length among those that fit a terminal, in letters that all terminals have.
+
+        If there is none, the shortest.
+        """
+        lengths = {source: len(self.read(source)) for source in dict.fromkeys(sources)}
+        fitting = [source for source, length in lengths.items() if 4 <= length <= 14]
+        fitting = [source for source in fitting if source.isascii()] or fitting or [min(lengths, key=len)]
+        return sorted(fitting, key=lambda source: lengths[source])[len(fitting) // 2]
 
     def attention_shown(self, examples: Pairs) -> Look:
         return self.look(self.example_of([source for source, _ in examples]))
@@ -222,7 +298,8 @@ class Translator(Writer):
         if not len(seen.weights):
             return []
         path = folder / "attention.png"
-        attention_figure(seen.mean, seen.rows, seen.columns, path, f"{source} → {seen.output}")
+        weights, which = seen.sharpest
+        attention_figure(weights, seen.rows, seen.columns, path, f"{source} → {seen.output}\n{which}")
         return [path]
 
     def next_commands(self, examples: Pairs) -> list[str]:
@@ -235,3 +312,8 @@ class Translator(Writer):
         if self.tokenizer is self.target:
             return found
         return replace(found, opens_with="AutoModelForSeq2SeqLM; its two tokenizers are separate files")
+
+
+def _mean(losses: NDArray[np.float64]) -> float:
+    """The loss of a token, of losses and numbers of tokens, (2, N)."""
+    return float(losses[0].sum() / max(losses[1].sum(), 1))
