@@ -155,9 +155,9 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {  # what some keys need to have 
     "data.long": {"data": {"max_tokens": 6}},
 }
 OTHER: dict[str, Any] = {
-    "train.tokens": 1, "train.minutes": 1e-4, "train.precision": "bf16", "train.schedule": "cosine", "train.optimiser": "muon",
+    "train.tokens": 1, "train.precision": "bf16", "train.schedule": "cosine", "train.optimiser": "muon",
     "train.betas": (0.5, 0.5), "train.patience": 1, "train.average": 2, "train.device": "abacus", "train.clip": 0.01,
-    "train.decay": 0.9, "train.ema": 0.01,
+    "train.decay": 0.9, "train.ema": 0.01, "train.minutes": 1e-4,
     "train.validate_sentences": 1, "train.validate_every": 2, "train.warmup": 3, "train.steps": 2,
     "train.log_every": 2, "train.save_every": 2, "data.long": "drop", "data.normalise": "none", "data.max_ratio": 1.5,
     "data.max_characters": 9, "data.max_tokens": 5, "data.valid": 0.3, "data.test": 0.3, "data.duplicates": "keep",

@@ -25,14 +25,14 @@ from glassformer.errors import ConfigurationError, Stopped, TrainingError
 from glassformer.stopping import Interrupted, Listener
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.protocol import Batch, Loss
-from glassformer.training.averaging import MovingAverage, mean
+from glassformer.training.averaging import MovingAverage
 from glassformer.training.budget import BUDGET, Measured, Measuring, read_budget, write_budget
-from glassformer.training.checkpoints import Checkpoints, load_weights, weights
+from glassformer.training.checkpoints import Checkpoints, Selection, load_weights, weights
 from glassformer.training.devices import check_bf16, memory, resolve
 from glassformer.training.distribution import Distribution, whole
 from glassformer.training.meter import Meter, Pace
 from glassformer.training.optimisers import optimiser
-from glassformer.training.protocols import Batches, Chosen, Log, Outcome, Reason, Validate
+from glassformer.training.protocols import Batches, Log, Outcome, Reason, Validate
 from glassformer.training.schedules import UNKNOWN, schedule
 from glassformer.training.tuning import Unfreezing
 
@@ -366,18 +366,10 @@ class Trainer:
         self.distribution.alone(lambda: self._checkpoints.save(self.step, tensors, state, best))
         self._saved, self._saving = self.step, self._clock() - began
 
-    def _load_final_weights(self) -> Chosen:
-        """Load the weights for use: the mean of checkpoints, the best, the moving average or the last."""
-        chosen: Chosen = "last" if self._average is None else "moving average"
-        good = {checkpoint.step: checkpoint for checkpoint in self._checkpoints.good()}  # newest first
-        best = self._best[1] if self._best else self.step
-        saved = self._checkpoints.at(self.step).weights()
-        if self.options.average > 1:
-            chosen, last = "mean of checkpoints", list(good.values())[: self.options.average]
-            saved = mean(checkpoint.tensors("model") for checkpoint in last)
-        elif best != self.step and best in good:
-            chosen, saved = "best", good[best].weights()
-        load_weights(self.model, saved)
+    def _load_final_weights(self) -> Selection:
+        """Load the weights for use."""
+        chosen = self._checkpoints.for_use(self.options.average, self._best[1] if self._best else None)
+        load_weights(self.model, chosen.weights())
         self.model.eval()
         return chosen
 
