@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.cli import main
 from glassformer.cli.commands.runs import runs
 from glassformer.errors import InputError
 from glassformer.runs import train
@@ -60,6 +61,20 @@ def test_a_table_has_a_line_for_each_run(trained: Translator, capsys: pytest.Cap
     assert row.split()[1:3] == ["translation", "transformer"]
     assert " 220 of 220 " in row
     assert row.endswith("finished")
+
+
+def test_the_folder_that_train_writes_to_is_listed_unless_another_is_named(
+    tmp_path: Path, trained: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trained.path is not None
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mine").symlink_to(trained.path)
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["runs"], ["runs", "runs"], ["runs", "runs/mine"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.splitlines()[1].startswith("runs/mine  translation")
 
 
 def test_a_folder_without_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

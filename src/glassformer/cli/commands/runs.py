@@ -44,9 +44,10 @@ class Listed:
 
 @app.command(rich_help_panel=USE)
 def runs(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", parser=path_of, help="a folder of runs", show_default=True)
-    ] = RUNS,
+    given: Annotated[
+        Path | None,
+        typer.Argument(metavar="DIR", parser=path_of, help="a folder of runs; ./runs if not given", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the runs in a folder, newest first: task, model, steps, best validation, state.
@@ -57,6 +58,7 @@ def runs(
     - `glassformer runs`
     - `glassformer runs ../elsewhere/runs --json`
     """
+    folder = RUNS if given is None else given
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder")
     found = sorted((_listed(each) for each in _folders(folder)), key=lambda each: each.changed, reverse=True)
