@@ -62,15 +62,21 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-def load(path: str | Path, device: str = "auto", adapter: str | Path | None = None) -> Run:
+def load(
+    path: str | Path,
+    device: str = "auto",
+    adapter: str | Path | None = None,
+    checkpoint: str | int | None = None,
+) -> Run:
     """A trained run, ready for its task: `gf.load("runs/dates").translate(["5 May 2031"], beam=5)`.
 
     What it can do follows from what it was trained for: `translate`, `generate`, `classify`, `tag`, `answer`, `fill`.
-    An `adapter` is a folder of LoRA weights for its model.
+    An `adapter` is a folder of LoRA weights for its model. A `checkpoint` is a step, "best" or "last"; without it, a
+    run that is not finished yet has the weights that its training would end with now, and a warning says which.
     """
     from glassformer.runs import load as load_run
 
-    return load_run(path, device, adapter)
+    return load_run(path, device, adapter, checkpoint)
 
 
 def train(

@@ -35,3 +35,20 @@ def _lock(file: int) -> None:
     if sys.platform == "win32":
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def held(path: Path) -> bool:
+    """Whether another process holds the lock of a file; where locks are not supported, it seems that none does."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        _lock(file)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return False

@@ -249,7 +249,7 @@ def of_another_task(path: Path) -> None:
         ("tokenizer.json", flip, ("tokenizer.json does not match its checksum",)),
         ("checksums.json", lambda path: path.write_text("[]"), ("checksums.json is damaged",)),
         ("model.safetensors", lambda path: path.write_bytes(b""), ("is damaged",)),
-        ("model.safetensors", Path.unlink, ("has no model.safetensors", "--resume")),
+        ("model.safetensors", Path.unlink, ("is damaged", "model.safetensors is missing")),
         ("config.json", Path.unlink, ("is not a run folder",)),
         ("config.json", cut, ("is damaged",)),
         ("config.json", lambda path: path.write_text("[]"), ("is damaged",)),

@@ -89,7 +89,12 @@ def test_asked_to_stop_it_saves_and_says_so(straight: Path, command: Command, nu
     name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
     complaint = f"glassformer: stopped by {name}; state saved at step {step}: continue with --resume"
     assert answer.err.splitlines()[-1] == complaint
-    complains(command("translate", "--run", stopped), 2, "its training has not ended", "--resume")
+    for words in ((), ("--checkpoint", "last")):
+        answer = command("translate", "--run", stopped, *words, "a b c")
+        assert answer.code == 0, answer.err
+        assert "checkpoint, step " in answer.err
+        assert " of 200" in answer.err
+    complains(command("translate", "--run", stopped, "--checkpoint", "7", "a"), 2, "has no checkpoint of step 7")
     if number == signal.SIGTERM:
         assert command("train", mine, "--out", stopped, "--resume").code == 0
         same(straight / "straight", stopped)

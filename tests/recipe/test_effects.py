@@ -157,7 +157,7 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {  # what some keys need to have 
 OTHER: dict[str, Any] = {
     "train.tokens": 1, "train.precision": "bf16", "train.schedule": "cosine", "train.optimiser": "muon",
     "train.betas": (0.5, 0.5), "train.patience": 1, "train.average": 2, "train.device": "abacus", "train.clip": 0.01,
-    "train.decay": 0.9, "train.ema": 0.01,
+    "train.decay": 0.9, "train.ema": 0.01, "train.minutes": 1e-4,
     "train.validate_sentences": 1, "train.validate_every": 2, "train.warmup": 3, "train.steps": 2,
     "train.log_every": 2, "train.save_every": 2, "data.long": "drop", "data.normalise": "none", "data.max_ratio": 1.5,
     "data.max_characters": 9, "data.max_tokens": 5, "data.valid": 0.3, "data.test": 0.3, "data.duplicates": "keep",
@@ -404,6 +404,8 @@ def test_every_rule_names_keys_that_exist() -> None:
         ({"average": 1}, "train.average"),
         ({"patience": 2, "steps": 10, "validate_every": 20}, "train.patience"),
         ({"steps": 10, "tokens": 1000}, "train.steps"),
+        ({"steps": 10, "minutes": 1}, "train.steps"),
+        ({"tokens": 1000, "minutes": 1}, "train.tokens"),
         ({"optimiser": "adam", "weight_decay": 0.1}, "train.weight_decay"),
     ],
 )

@@ -127,6 +127,9 @@ def test_a_tied_head_that_has_learned_is_one_of_its_own_in_the_folder(family: st
     run = gf.train(asked, tmp_path / "run")
     again = gf.load(tmp_path / "run")
     assert all(map(torch.equal, again.model.parameters(), run.model.parameters()))
+    with pytest.warns(UserWarning, match="using its newest checkpoint, step 2 of 2"):
+        early = gf.load(tmp_path / "run", checkpoint="last")  # whose adapters are not merged yet
+    assert all(map(torch.equal, early.model.parameters(), run.model.parameters()))
     assert again.evaluate(run.examples("test")).loss == pytest.approx(run.evaluate(run.examples("test")).loss, rel=1e-6)
     over = gf.load(tmp_path / "base", adapter=tmp_path / "run" / "adapter")
     assert over.evaluate(run.examples("test")).loss == pytest.approx(

@@ -14,6 +14,7 @@ import torch
 from glassformer.recipe import RecipeWarning
 from glassformer.tasks.translation import translation_loss
 from glassformer.training import Checkpoints, Trainer
+from glassformer.training.budget import read_budget
 from glassformer.training.distribution import distribution
 
 from .helpers import FakeBatches, model, options, tuned
@@ -91,6 +92,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int
         once = {"folder": str(top / f"poisoned-{strategy}"), "poison": [1, 3, 3], "strategy": strategy}
         always = {"folder": str(top / f"hopeless-{strategy}"), "poison": [1, 3, 99], "strategy": strategy}
         wishes += [once | {"steps": 5}, always | {"steps": 50, "max_bad_steps": 3}]
+    wishes.append({"folder": str(top / "minutes"), "minutes": 0.01, "accumulate": 2, "schedule": "cosine"})
     wishes.append({"folder": str(top / "failed"), "fail": 1})
     return top, launch(wishes)
 
@@ -132,6 +134,14 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(both: Both) -> None:
         f"Stopped: stopped by SIGTERM; state saved at step {step}: continue with --resume" in text
         for _, text in both[1]
     )
+
+
+def test_all_ranks_take_the_steps_that_rank_0_has_found_to_fit(both: Both) -> None:
+    measured = read_budget(both[0] / "minutes")
+    assert measured is not None
+    steps = measured.steps(options(minutes=0.01, accumulate=2))
+    assert steps > measured.step
+    assert Checkpoints(both[0] / "minutes").all()[-1].step == steps
 
 
 def test_a_failure_of_rank_0_to_write_is_told_to_all(both: Both) -> None:

@@ -164,7 +164,7 @@ def test_patience_ends_training_and_the_best_weights_are_used(tmp_path: Path) ->
 
     made = trainer(tmp_path, steps=50, validate_every=2, patience=3, validate=validate, log=records.append, keep=1)
     outcome = made.run()
-    assert (outcome.step, outcome.best, outcome.reason, outcome.weights) == (10, 2.0, "patience", "best")
+    assert (outcome.step, outcome.best, outcome.reason, outcome.weights.step) == (10, 2.0, "patience", 4)
     assert torch.equal(next(made.model.parameters()), seen[1])
     assert [record["valid_loss"] for record in records if "valid_loss" in record][:2] == [3.0, 2.0]
     assert [one.step for one in Checkpoints(tmp_path).all()] == [4, 10]
@@ -188,7 +188,7 @@ def test_validation_sees_the_moving_average_and_training_goes_on_without_it(tmp_
         return {"loss": -len(seen)}
 
     watched = trainer(tmp_path / "a", steps=6, ema=0.99, validate_every=2, validate=validate)
-    assert watched.run().weights == "moving average"
+    assert watched.run().weights.checkpoints[0].has("average")
     plain = trainer(tmp_path / "b", steps=6, ema=0.99)
     plain.run()
     assert torch.equal(seen[-1], next(watched.model.parameters()))
@@ -199,7 +199,7 @@ def test_validation_sees_the_moving_average_and_training_goes_on_without_it(tmp_
 
 def test_the_last_checkpoints_are_averaged_at_the_end(tmp_path: Path) -> None:
     made = trainer(tmp_path, steps=8, save_every=2, average=3, keep=1)
-    assert made.run().weights == "mean of checkpoints"
+    assert made.run().weights.name == "the mean of its last 3 checkpoints"
     saved = [one.tensors("model")["encoder.norm.weight"] for one in Checkpoints(tmp_path).all()]
     assert len(saved) == 3
     torch.testing.assert_close(made.model.state_dict()["encoder.norm.weight"], sum(saved) / 3)

@@ -16,6 +16,7 @@ from torch import nn
 from glassformer.errors import Stopped, TrainingError
 from glassformer.tasks.translation import translation_loss
 from glassformer.training import Checkpoints, Trainer
+from glassformer.training.checkpoints import BEST, NEWEST
 
 from .helpers import FakeBatches, model, options
 
@@ -152,12 +153,12 @@ def test_a_damaged_best_checkpoint_gives_way_to_the_last(tmp_path: Path) -> None
     values = iter([1.0, 2.0, 3.0])
     wish = options(steps=6, validate_every=2, save_every=2)
     trainer = Trainer(model(), FakeBatches(), wish, tmp_path, translation_loss, lambda _: {"loss": next(values)})
-    assert trainer.run().weights == "best"
+    assert trainer.run().weights.name == BEST
     best = Checkpoints(tmp_path).at(2).path / "model.safetensors"
     best.write_bytes(best.read_bytes()[:100])
     again = Trainer(model(), FakeBatches(), wish, tmp_path, translation_loss)
     with pytest.warns(UserWarning, match="step-00000002 is damaged"):
-        assert again.run(resume=True).weights == "last"
+        assert again.run(resume=True).weights.name == NEWEST
     last = Checkpoints(tmp_path).at(6).tensors("model")
     assert all(torch.equal(again.model.state_dict()[name], value) for name, value in last.items())
 

@@ -71,11 +71,11 @@ def _is_run(folder: Path) -> bool:
     return is_trained(folder) or (folder / "import.json").is_file()
 
 
-def load_run(given: Path | None, verb: str, device: str, adapter: Path | None) -> Run:
+def load_run(given: Path | None, verb: str, device: str, adapter: Path | None, checkpoint: str | None) -> Run:
     """The run to use, loaded; one that cannot do what the verb says is refused."""
     from glassformer.runs import load
 
-    run = load(find_run(given, verb, or_shipped=True), device, adapter)
+    run = load(find_run(given, verb, or_shipped=True), device, adapter, checkpoint)
     if not run.can(verb):
         getattr(run, verb)([])  # which says why
     return run

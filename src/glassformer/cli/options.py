@@ -85,6 +85,10 @@ Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda
 Adapter = Annotated[
     Path | None, path(metavar="DIR", meaning="a LoRA adapter that was trained for this run's model, ours or peft's")
 ]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(metavar="STEP", help="a checkpoint of the run: a step, best or last; else what training ended with"),
+]
 Beam = Annotated[int | None, count("beam width; 1: greedy; the recipe's if not given")]
 Seed = Annotated[int, count("seed of all random numbers", 0, MOST_SEED)]
 Int8 = Annotated[

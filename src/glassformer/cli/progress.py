@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from time import monotonic
 from types import TracebackType
@@ -18,7 +18,8 @@ from glassformer.runs import Listener
 from glassformer.training.tuning import summary
 
 PLAIN_EVERY = 100  # steps between two lines where there is no terminal
-QUIET = 30  # seconds without a line there, after which a stage gets one
+QUIET = 30  # seconds without a line there, after which there is one
+FIRST = 3  # steps before the first line there
 
 
 class Bar(Progress):
@@ -34,16 +35,18 @@ class Bar(Progress):
 
 
 class TrainingProgress(Listener):
-    """Shows how a training goes."""
+    """Shows how a training goes; `clock` tells the seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._console = Console(stderr=True, highlight=False)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Bar(*columns, console=self._console)
         self._task: TaskID | None = None
         self._stage = ""
+        self._steps: int | None = 0  # in all; None: training is still measuring how many fit into its time
         self._last_step = 0  # of which a plain line was written
-        self._last_line = monotonic()
+        self._last_line = self._clock()
 
     def __enter__(self) -> TrainingProgress:
         if self._console.is_terminal:
@@ -62,7 +65,7 @@ class TrainingProgress(Listener):
             self._stage, self._task = name, self._bar.add_task(name, total=total)
         if self._task is not None and self._console.is_terminal:
             self._bar.update(self._task, completed=done, total=total)
-        elif monotonic() - self._last_line > QUIET:
+        elif self._clock() - self._last_line > QUIET:
             self.say(f"{name}: {done:,}" + ("" if total is None else f" of {total:,}"))
 
     def prepared(self, corpus: Corpus, model: nn.Module) -> None:
@@ -78,8 +81,17 @@ class TrainingProgress(Listener):
             self.say(f"{sizes.trained:,} of them are trained: {sizes}")
 
     def tick(self, record: dict[str, Any]) -> None:
-        """Show a step."""
-        self.stage("training", record["step"], record["steps"])
+        """Show a step, and how training goes if the step tells it."""
+        if record["steps"] is not None and self._steps is None:
+            self.say(f"{record['steps']:,} steps will fit into {record['minutes']:g} minutes")
+        self._steps = record["steps"]
+        if "loss" in record:
+            self._bar.note = _note(record)
+            quiet = self._clock() - self._last_line > QUIET
+            if quiet or (self._last_step == 0 and record["step"] >= FIRST):
+                self._plain_line(record)
+        if self._console.is_terminal or "loss" in record:
+            self.stage("training", record["step"], record["steps"])
 
     def log(self, record: dict[str, Any]) -> None:
         """Show a measurement."""
@@ -88,17 +100,27 @@ class TrainingProgress(Listener):
             scores = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
             self.say(f"step {record['step']:,}: validation  {scores}")
             return
-        self._bar.note = (
-            f"epoch {record['epoch'] + 1}  loss {record['loss']:.3f}  lr {record['lr']:.2g}  "
-            f"{record['tokens_per_s']:,.0f} tokens/s  padding {record['padding']:.1%}  "
-            f"{timedelta(seconds=round(record['eta']))} to go"
-            + (f"  skipped {record['skipped']}" if record["skipped"] else "")
-        )
-        if not self._console.is_terminal and record["step"] - self._last_step >= PLAIN_EVERY:
+        self._bar.note = _note(record)
+        if record["step"] - self._last_step >= PLAIN_EVERY:
+            self._plain_line(record)
+
+    def _plain_line(self, record: dict[str, Any]) -> None:
+        """A line of numbers that stays, where there is no terminal to show them in."""
+        if not self._console.is_terminal:
             self._last_step = record["step"]
-            self.say(f"step {record['step']:,}: {self._bar.note}")
+            self.say(f"step {record['step']:,}: {_note(record)}")
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
-        self._last_line = monotonic()
+        self._last_line = self._clock()
         self._console.print(line, markup=False, soft_wrap=True)
+
+
+def _note(record: dict[str, Any]) -> str:
+    """A measurement in a line."""
+    return (
+        f"epoch {record['epoch'] + 1}  loss {record['loss']:.3f}  lr {record['lr']:.2g}  "
+        f"{record['tokens_per_s']:,.0f} tokens/s  padding {record['padding']:.1%}  "
+        f"{timedelta(seconds=round(record['eta']))} to go"
+        + (f"  skipped {record['skipped']}" if record["skipped"] else "")
+    )

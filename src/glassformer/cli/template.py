@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from glassformer.cli.app import USE, app
 from glassformer.cli.choosing import load_run
 from glassformer.cli.items import Item, items_of, notice, notice_cut, notice_files, portions
-from glassformer.cli.options import Adapter, Device, Envelopes, RunFolder, TextFiles, Texts
+from glassformer.cli.options import Adapter, Checkpoint, Device, Envelopes, RunFolder, TextFiles, Texts
 from glassformer.cli.showing import bar
 from glassformer.errors import ConfigurationError, InputError
 
@@ -116,6 +116,7 @@ def _shared(
     run: RunFolder = None,
     as_json: Envelopes = False,
     adapter: Adapter = None,
+    checkpoint: Checkpoint = None,
     device: Device = "auto",
 ) -> None:
     """The options that all commands have which read texts."""
@@ -133,9 +134,9 @@ def reads_texts(verb: str, name: str | None = None, description: str | None = No
         own = list(inspect.signature(make, eval_str=True).parameters.values())[1:]  # without the run
 
         def command(**given: Any) -> None:
-            texts, file, run, as_json, adapter, device = (given.pop(option) for option in shared)
+            texts, file, run, as_json, adapter, checkpoint, device = (given.pop(option) for option in shared)
             items = items_of(texts, file)
-            loaded = load_run(run, verb, device, adapter)
+            loaded = load_run(run, verb, device, adapter, checkpoint)
             if not loaded.reads_images:
                 notice_files(texts)
             make(loaded, **given).answer(items, as_json)

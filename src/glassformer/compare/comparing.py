@@ -222,7 +222,7 @@ def _trained(
             continue
         for seed in seeds:
             budget = tokens if tokens is not None or not sides else _tokens(sides[0].folder)
-            changes = {"seed": seed} | ({} if budget is None else {"tokens": budget})
+            changes = {"seed": seed} | ({} if budget is None else {"tokens": budget, "minutes": None})
             asked = entry.recipe.model_copy(update={"train": entry.recipe.train.model_copy(update=changes)})
             side = Side(entry.name, seed, out / "runs" / f"{entry.name}-seed{seed}", settled(asked))
             _train(side, _titled(tell, f"run {len(sides) + 1} of {jobs}, {side}"), train)

@@ -23,10 +23,16 @@ def _unless(key: str, *values: object) -> Reason:
     return reason
 
 
+def _steps(recipe: Recipe) -> str | None:
+    """What says how long training is, if it is not train.steps."""
+    longer = next((key for key in ("minutes", "tokens") if getattr(recipe.train, key) is not None), None)
+    return None if longer is None else f"train.{longer} says how long training is"
+
+
 def _unfreezing(recipe: Recipe) -> str | None:
     if recipe.tune.mode != "unfreeze":
         return _unless("tune.mode", "unfreeze")(recipe)
-    if recipe.train.tokens is None and recipe.tune.every >= recipe.train.steps:
+    if _steps(recipe) is None and recipe.tune.every >= recipe.train.steps:
         return f"training ends after train.steps = {recipe.train.steps}, before a block is unfrozen"
     return None
 
@@ -66,7 +72,7 @@ def _not_searched(recipe: Recipe) -> str | None:
 
 def _patience(recipe: Recipe) -> str | None:
     train = recipe.train
-    never = train.tokens is None and train.patience * train.validate_every >= train.steps
+    never = _steps(recipe) is None and train.patience * train.validate_every >= train.steps
     return "training ends before so many validations" if train.patience and never else None
 
 
@@ -94,10 +100,8 @@ RULES: list[tuple[tuple[str, ...], Reason]] = [
         lambda recipe: "the average of one checkpoint is that checkpoint" if recipe.train.average == 1 else None,
     ),
     (("train.patience",), _patience),
-    (
-        ("train.steps",),
-        lambda recipe: None if recipe.train.tokens is None else "train.tokens says how long training is",
-    ),
+    (("train.steps",), _steps),
+    (("train.tokens",), lambda recipe: None if recipe.train.minutes is None else _steps(recipe)),
     (("decode.beam",), lambda recipe: _not_searched(recipe) if recipe.decode.temperature > 0 else None),
     (("decode.length_penalty", "decode.early_stopping", "decode.renormalise"), _not_searched),
     (

@@ -69,6 +69,11 @@ class Train(Section):
     tokens: Annotated[Whole, Field(ge=1, lt=10**15)] | None = Field(
         None, description="train on this many tokens, padding not counted, instead of train.steps"
     )
+    minutes: Annotated[Number, Field(gt=0, le=10**6)] | None = Field(
+        None,
+        description="train for as many steps as fit into this time, which is measured at the start, instead of "
+        "train.steps",
+    )
     batch_tokens: Count = Field(4_096, description="padded tokens in a batch at most, on the longer side; or images")
     accumulate: Annotated[Whole, Field(ge=1, le=2**16)] = Field(1, description="batches in an optimiser step")
     optimiser: Literal["adamw", "adam", "muon"] = Field(

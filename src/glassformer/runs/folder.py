@@ -10,6 +10,7 @@ valid.jsonl, test.jsonl    the examples that were kept out of training
 sample.jsonl               some of the training examples, for a baseline, if the task has one
 data.json                  where the examples came from, and checksums of what they were made into
 metrics.jsonl              every measurement of the training, one per line
+budget.json                the speed of the training, from which its number of steps follows, with train.minutes
 checkpoints/               to resume from
 log.txt, loss.png, environment.json
 
@@ -21,8 +22,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -32,7 +35,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.data import Assets, Corpus
 from glassformer.data.examples import to_line
@@ -40,6 +43,8 @@ from glassformer.errors import ConfigurationError, RunError, TrainingError
 from glassformer.interop.huggingface import JOINT, SEPARATE
 from glassformer.interop.special_tokens import SPECIAL_TOKENS, read_special_tokens
 from glassformer.locking import take
+from glassformer.parts import adapt, merged
+from glassformer.parts.lora import lora_parts
 from glassformer.recipe import Recipe, read_recipe, to_toml
 from glassformer.registry import FAMILIES
 from glassformer.runs import legacy
@@ -47,7 +52,7 @@ from glassformer.runs.describing import Description, described, rebuilt
 from glassformer.runs.rounding import restored, rounded
 from glassformer.stopping import at_the_end
 from glassformer.text import Tokenizer
-from glassformer.training.checkpoints import load_weights, not_finite, weights
+from glassformer.training.checkpoints import NEWEST, Checkpoints, Selection, load_weights, not_finite, weights
 from glassformer.writing import CHECKSUMS, damage, read_json, replacing, sweep, to_json, write_checksums, write_text
 
 RECIPE, CONFIG, WEIGHTS = "recipe.toml", "config.json", "model.safetensors"
@@ -192,17 +197,72 @@ class RunFolder:
             )
         return Assets(tokenizers, self.labels, read_special_tokens(self.path))
 
-    def load_model(self) -> nn.Module:
-        """Its model with its weights, in evaluation mode."""
-        if not (self.path / WEIGHTS).is_file():
-            raise RunError(f"{self.path} has no {WEIGHTS}: its training has not ended; continue it with train --resume")
-        check_whole(self.path)
-        return load_model(self.path, self.model)
+    def load_model(self, checkpoint: str | int | None = None) -> nn.Module:
+        """Its model in evaluation mode, with the weights that training ended with, or those of a checkpoint.
+
+        A checkpoint is a step, "best" or "last". Of an unfinished run those are used that training would end with now.
+        """
+        check_whole(self.path, but=None if checkpoint is None else WEIGHTS)
+        if checkpoint is None and (self.path / WEIGHTS).is_file():
+            return self._with(self.path / WEIGHTS, lambda: restored(load_file(self.path / WEIGHTS)))
+        selection = self._selected(checkpoint)
+        state = selection.checkpoints[0].state()
+        steps, used = state.get("steps"), f"{selection.name}, step {selection.step:,}"
+        begun = f"{self.path} is unfinished" if checkpoint is None else f"{self.path}"
+        warnings.warn(f"{begun}: using {used}" + (f" of {steps:,}" if steps else ""), stacklevel=3)
+        return self._with(selection.checkpoints[0].path, selection.weights)
+
+    def _selected(self, wanted: str | int | None) -> Selection:
+        """The checkpoints to use."""
+        checkpoints, average = Checkpoints(self.path), self.recipe.train.average if wanted is None else 0
+        known, newest = checkpoints.all(), checkpoints.latest_good()
+        if newest is None:
+            weights = f"{WEIGHTS} and no " if wanted is None else ""
+            raise RunError(f"{self.path} has no {weights}checkpoint: continue its training with train --resume")
+        best = newest.state()["best"]
+        if wanted in (None, "best"):
+            return checkpoints.for_use(average, best[1] if best else None)
+        if wanted == "last":
+            return Selection(NEWEST, (newest,))
+        if not str(wanted).isdecimal():
+            raise RunError(f'checkpoint is "{wanted}": expected a step, best or last')
+        found = checkpoints.at(int(wanted))
+        if found not in known:
+            steps = ", ".join(f"{each.step}" for each in known)
+            raise RunError(f"{self.path} has no checkpoint of step {wanted}: it has those of {steps}")
+        if (wrong := found.damage()) is not None:
+            raise RunError(f"the checkpoint {found.path} is damaged: {wrong}; choose another one")
+        return Selection("its checkpoint", (found,))
+
+    def _with(self, place: Path, read: Callable[[], dict[str, Tensor]]) -> nn.Module:
+        """Its model with weights from a place; what LoRA has learned is merged into the others."""
+        try:
+            tensors = read()
+            model = self._made(tensors)
+            load_weights(model, tensors)
+        except ConfigurationError as error:
+            raise RunError(f"{self.path / CONFIG} is damaged: {error}") from None
+        except (OSError, SafetensorError) as error:
+            raise RunError(f"{place} is damaged: {error}") from None
+        except TrainingError as error:
+            raise RunError(f"{place} does not belong to {self.path / CONFIG}: {error}") from None
+        return (merged(model) if lora_parts(model) else model).eval()
+
+    def _made(self, tensors: dict[str, Tensor]) -> nn.Module:
+        """Its model with new weights; with adapters, if there are weights for them."""
+        if not any(".adapters." in name for name in tensors):
+            return rebuilt(self.model)
+        tune, arguments = self.recipe.tune, self.model.arguments
+        if "tie_output" in arguments and not any(re.fullmatch(r"head\.(\d+\.)?weight", name) for name in tensors):
+            # Only when it is merged, an adapted head is no longer the embedding.
+            arguments = {key: value for key, value in arguments.items() if key != "scaled"} | {"tie_output": True}
+        model = rebuilt(Description(self.model.family, arguments))
+        return adapt(model, tune.rank, tune.alpha, tune.dropout, tune.targets)
 
 
-def check_whole(folder: Path) -> None:
+def check_whole(folder: Path, but: str | None = None) -> None:
     """Refuse a model with files that are not as they were written; a folder without checksums is not checked."""
-    if (wrong := damage(folder, lambda name: not name.endswith(".jsonl"))) is not None:
+    if (wrong := damage(folder, lambda name: not name.endswith(".jsonl") and name != but)) is not None:
         raise RunError(f"{folder} is damaged: {wrong}; restore that file from a copy, or make the run again")
 
 
@@ -238,22 +298,6 @@ def read_tokenizers(folder: Path) -> tuple[Tokenizer, ...]:
     names = [name for name in (*JOINT, *SEPARATE) if (folder / name).is_file()]
     found = tuple(Tokenizer.load(folder / name, complete=False) for name in names)  # as saved: nothing is missing
     return found * 2 if len(found) == 1 else found
-
-
-def load_model(folder: Path, description: Description) -> nn.Module:
-    """The model of a description with the weights in a folder, in evaluation mode."""
-    try:
-        model = rebuilt(description)
-    except ConfigurationError as error:
-        raise RunError(f"{folder / CONFIG} is damaged: {error}") from None
-    path = folder / WEIGHTS
-    try:
-        load_weights(model, restored(load_file(path)))
-    except (OSError, SafetensorError) as error:
-        raise RunError(f"{path} is damaged: {error}") from None
-    except TrainingError as error:
-        raise RunError(f"{path} does not belong to {folder / CONFIG}: {error}") from None
-    return model.eval()
 
 
 def check_finite(model: nn.Module, place: object) -> None:

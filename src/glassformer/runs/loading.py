@@ -30,12 +30,23 @@ from glassformer.training import resolve
 UNLIMITED = 2**31 - 1
 
 
-def load(path: str | Path, device: str = "auto", adapter: str | Path | None = None) -> Run:
-    """The run in a folder, or one that ships by name; the LoRA weights of an `adapter` folder are merged into it."""
+def load(
+    path: str | Path,
+    device: str = "auto",
+    adapter: str | Path | None = None,
+    checkpoint: str | int | None = None,
+) -> Run:
+    """The run in a folder, or one that ships by name; the LoRA weights of an `adapter` folder are merged into it.
+
+    `checkpoint` is a step, "best" or "last". Of an unfinished run, the checkpoint is used that training would end with.
+    """
     path = Path(path)
     if not path.exists() and str(path) in shipped():
         path = shipped()[str(path)].folder
-    run = _imported(path) if (path / IMPORT).is_file() else _trained(path)
+    imported = (path / IMPORT).is_file()
+    if imported and checkpoint is not None:
+        raise InputError(f"{path} was imported and has no checkpoints: leave out the checkpoint")
+    run = _imported(path) if imported else _trained(path, checkpoint)
     run.model = run.model.to(resolve(device))
     if adapter is not None:
         run.model = merged(load_lora(run.model, adapter)).eval()
@@ -43,9 +54,9 @@ def load(path: str | Path, device: str = "auto", adapter: str | Path | None = No
     return run
 
 
-def _trained(path: Path) -> Run:
+def _trained(path: Path, checkpoint: str | int | None) -> Run:
     found = read_run(path)
-    run: Run = found.recipe.task.Run(found.recipe, found.load_model(), found.assets(), path)
+    run: Run = found.recipe.task.Run(found.recipe, found.load_model(checkpoint), found.assets(), path)
     return run
 
 

@@ -112,7 +112,7 @@ def _learn(
     task, options = recipe.task, recipe.train
     collator = task.collator(recipe, corpus, model)
     batches = Batches(collator.pairs, options.batch_tokens, collator, options.seed)
-    if options.tokens is not None:
+    if options.tokens is not None and options.minutes is None:
         steps = batches.steps_for(options.tokens, options.accumulate * place.world)
         options = options.model_copy(update={"steps": steps})
     run: Run = task.Run(recipe, model, corpus.assets, out)

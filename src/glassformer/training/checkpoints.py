@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ from torch import Tensor, nn
 
 from glassformer.errors import TrainingError
 from glassformer.stopping import at_the_end
+from glassformer.training.averaging import mean
 from glassformer.training.distribution import sharded, whole
 from glassformer.writing import CHECKSUMS, damage, flush, read_json, remove, sweep, unfinished, write_checksums
 
 State = dict[str, Any]
+BEST, NEWEST = "its best checkpoint", "its newest checkpoint"
 NEEDED = ("model.safetensors", "optimiser.safetensors", "state.json")
 
 
@@ -73,6 +76,25 @@ class Checkpoint:
         return found
 
 
+@dataclass(frozen=True)
+class Selection:
+    """The checkpoints whose weights are used, newest first, and what they are of a run."""
+
+    name: str
+    checkpoints: tuple[Checkpoint, ...]
+
+    @property
+    def step(self) -> int:
+        """The step of the newest."""
+        return self.checkpoints[0].step
+
+    def weights(self) -> dict[str, Tensor]:
+        """Their weights for use; of several, the mean of what was trained."""
+        if len(self.checkpoints) == 1:
+            return self.checkpoints[0].weights()
+        return mean(checkpoint.tensors("model") for checkpoint in self.checkpoints)
+
+
 class Checkpoints:
     """The checkpoints of a run, the last `keep` of them and the best."""
 
@@ -90,16 +112,22 @@ class Checkpoints:
 
     def good(self) -> Iterator[Checkpoint]:
         """The undamaged checkpoints, newest first; each damaged one causes a warning and is skipped."""
-        for checkpoint in reversed(self.all()):
-            damage = checkpoint.damage()
-            if damage is None:
-                yield checkpoint
-            else:
-                warnings.warn(f"the checkpoint {checkpoint.path} is damaged: {damage}; it is skipped", stacklevel=2)
+        return filter(_is_good, reversed(self.all()))
 
     def latest_good(self) -> Checkpoint | None:
         """The newest undamaged checkpoint."""
         return next(self.good(), None)
+
+    def for_use(self, average: int, best: int | None) -> Selection:
+        """What training ends with: the mean of the last `average` checkpoints, the best, or the newest."""
+        good = self.good()
+        if average > 1 and (last := tuple(islice(good, average))):
+            return Selection(f"the mean of its last {len(last)} checkpoints" if len(last) > 1 else NEWEST, last)
+        if best is not None and self.at(best) in self.all() and _is_good(self.at(best)):
+            return Selection(BEST, (self.at(best),))
+        if (newest := next(good, None)) is None:
+            raise TrainingError(f"{self.folder} holds no undamaged checkpoint")
+        return Selection(NEWEST, (newest,))
 
     def save(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: State, best: int | None) -> None:
         """Write a checkpoint with one file for each entry of `tensors`, then delete checkpoints no longer needed.
@@ -140,6 +168,12 @@ class Checkpoints:
                 path.replace(damaged)
             new.replace(path)
             flush(self.folder)
+
+
+def _is_good(checkpoint: Checkpoint) -> bool:
+    if (damage := checkpoint.damage()) is not None:
+        warnings.warn(f"the checkpoint {checkpoint.path} is damaged: {damage}; it is skipped", stacklevel=2)
+    return damage is None
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

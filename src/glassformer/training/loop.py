@@ -2,7 +2,7 @@
 
 One step takes `accumulate` batches on every rank. The gradient of their summed loss is divided by the number of their
 targets, so that every target has the same weight in any batch and on any rank. No step waits for the device: the loop
-reads results from it only to log, to validate and to save.
+reads results from it only to log, to validate and to save, and once a second to show how it goes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import copy
 import math
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -23,14 +25,15 @@ from glassformer.errors import ConfigurationError, Stopped, TrainingError
 from glassformer.stopping import Interrupted, Listener
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.protocol import Batch, Loss
-from glassformer.training.averaging import MovingAverage, mean
-from glassformer.training.checkpoints import Checkpoints, load_weights, weights
+from glassformer.training.averaging import MovingAverage
+from glassformer.training.budget import BUDGET, Measured, Measuring, read_budget, write_budget
+from glassformer.training.checkpoints import Checkpoints, Selection, load_weights, weights
 from glassformer.training.devices import check_bf16, memory, resolve
 from glassformer.training.distribution import Distribution, whole
 from glassformer.training.meter import Meter, Pace
 from glassformer.training.optimisers import optimiser
-from glassformer.training.protocols import Batches, Chosen, Log, Outcome, Reason, Validate
-from glassformer.training.schedules import schedule
+from glassformer.training.protocols import Batches, Log, Outcome, Reason, Validate
+from glassformer.training.schedules import UNKNOWN, schedule
 from glassformer.training.tuning import Unfreezing
 
 if TYPE_CHECKING:
@@ -39,12 +42,16 @@ if TYPE_CHECKING:
 TRAIN_LOSS = "train_loss"  # which validation may measure of training examples, to compare its own loss with
 
 
+SHOWN_EVERY = 1.0  # seconds
+
+
 class Trainer:
     """Trains a model on batches with the `[train]` options of a recipe, and writes checkpoints under `folder`.
 
     `validate` gets the model, on rank 0 only. `log` gets a dictionary every `log_every` steps and after each
-    validation, `tick` a small one after every step. `loss` is the loss of the task. With `unfreeze`, one more block is
-    trained every `unfreeze` steps, starting at the top. After `run`, `model` has the weights for use.
+    validation, `tick` a small one after every step, with the values of a log at most once a second. `loss` is the loss
+    of the task. With `unfreeze`, one more block is trained every `unfreeze` steps, starting at the top. `clock` tells
+    the seconds. After `run`, `model` has the weights for use.
     """
 
     def __init__(
@@ -59,6 +66,7 @@ class Trainer:
         distribution: Distribution | None = None,
         tick: Log | None = None,
         unfreeze: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.batches, self.options, self.validate, self.log, self.tick = batches, options, validate, log, tick
         self.distribution = Distribution(resolve(options.device)) if distribution is None else distribution
@@ -73,12 +81,18 @@ class Trainer:
             objective.compile_parts(whole=not self.distribution.sharded)
         self._objective = self.distribution.wrap(objective, objective.blocks)
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._optimiser, self._lr_factor = optimiser(model, options), schedule(options)
+        self._optimiser = optimiser(model, options)
         self._unfreezing = Unfreezing(model, unfreeze) if unfreeze else None
         self._average = MovingAverage(model, options.ema) if options.ema else None
-        self._checkpoints = Checkpoints(folder, max(options.keep, options.average))
-        self._meter, self._pace, self._signals = Meter(self.device), Pace(), Listener()
+        self._folder, self._checkpoints = folder, Checkpoints(folder, max(options.keep, options.average))
+        self._meter, self._pace, self._signals, self._clock = Meter(self.device), Pace(clock), Listener(), clock
         self.step = 0
+        self.steps = options.steps if options.minutes is None else None  # which is unknown until `_fix_steps`
+        self._lr_factor = schedule(options, 0 if options.minutes is None else UNKNOWN)
+        self._measured: Measured | None = None  # what the number of steps follows from
+        self._measuring = Measuring(options, self._pace)
+        self._saving = 0.0  # seconds that the last checkpoint took
+        self._shown = -math.inf  # when the values of a log were last shown
         self._saved = 0  # the step of the newest checkpoint
         self._validated = 0  # the step of the last validation
         self._stale = 0  # validations since the best one
@@ -89,19 +103,23 @@ class Trainer:
         options = self.options
         with self._signals:
             self._load_or_seed(resume)
-            if self.validate is not None and self._validated < self.step and self._due(options.validate_every):
+            if self.validate is not None and self._validated < self.step and self._validation_due():
                 self._validate_and_save(self.validate)  # which a signal had interrupted
             reason = self._reason()
             batches = self.batches.for_rank(self.distribution.rank, self.distribution.world)
-            while self.step < options.steps and reason == "steps":
+            while (self.steps is None or self.step < self.steps) and reason == "steps":
                 stop = self.advance(batches)
+                fixing, began = self.steps is None and self._measured_enough(), self._clock()
                 if self._due(options.log_every):
                     self._report()
-                if self.validate is not None and self._due(options.validate_every):
+                if self.validate is not None and (fixing or self._validation_due()):
                     self._validate_and_save(self.validate)
                     reason = self._reason()
-                if stop or self._due(options.save_every):
+                if stop or fixing or self._fixed_now() or self._due(options.save_every):
                     self._save()
+                if fixing:
+                    self._fix_steps(began)
+                self._measuring.aside += self._clock() - began
                 if stop:
                     self._stop()
             self._save()
@@ -132,8 +150,42 @@ class Trainer:
         if self.device.type == "cpu" or self._due(self.options.log_every):
             self._check_finite()
         if self.tick is not None and self.distribution.main:
-            self.tick({"step": self.step, "steps": self.options.steps, "epoch": self.batches.epoch})
+            self.tick({"steps": self.steps, "minutes": self.options.minutes, **self._live()})
         return stop > 0
+
+    def _live(self) -> dict[str, Any]:
+        """The step, with the values of a log if a second has passed since they were shown."""
+        if (now := self._clock()) - self._shown < SHOWN_EVERY:
+            return {"step": self.step, "epoch": self.batches.epoch}
+        self._shown = now
+        return self._values()
+
+    def _measured_enough(self) -> bool:
+        """Whether it is time to fix the number of steps, as rank 0 finds."""
+        ends = self._measuring.ends(self.step, self._due(self.options.validate_every), self._meter.read)
+        enough = bool(self.distribution.broadcast(ends))
+        if enough:
+            self._meter.read()  # which waits for the device
+        return enough
+
+    def _fix_steps(self, began: float) -> None:
+        """Fix the number of steps, after a validation and a checkpoint that have `began` at a time."""
+        step, *seconds = astuple(self._measuring.result(self.step, began, self._saving))
+        measured = Measured(step, *map(self.distribution.broadcast, seconds))
+        self.distribution.alone(lambda: write_budget(self._folder, measured))
+        self._use(measured)
+
+    def _use(self, measured: Measured) -> None:
+        """Train as many steps as follow from what was measured, with their learning rates."""
+        self._measured, self.steps = measured, measured.steps(self.options)
+        self._lr_factor = schedule(self.options.model_copy(update={"steps": self.steps}), measured.step)
+
+    def _fixed_now(self) -> bool:
+        """Whether this is the step after which the number of steps was fixed, if it is taken again after a resume."""
+        return self._measured is not None and self.step == self._measured.step
+
+    def _validation_due(self) -> bool:
+        return self._due(self.options.validate_every) or self._fixed_now()
 
     def _gradients(self, batches: Iterator[Batch]) -> tuple[Tensor, int, int, int]:
         """The summed loss of the batches of a step, whose gradient is added to the gradients of the parameters.
@@ -183,25 +235,29 @@ class Trainer:
 
     def _due(self, every: int) -> bool:
         """Whether the step is a multiple of `every`, or the last."""
-        return self.step % every == 0 or self.step == self.options.steps
+        return self.step % every == 0 or self.step == self.steps
 
     def _report(self) -> None:
-        """Log loss, learning rate, gradient norm and speed since the last report."""
-        reading = self._meter.read()
+        """Log the values since the last report."""
+        self._log(self._values())
         self._meter.reset()
-        self._log(
-            {
-                "step": self.step,
-                "epoch": self.batches.epoch,
-                "tokens": self.batches.tokens,
-                "loss": reading.loss / reading.tokens if reading.tokens else math.nan,
-                "lr": self.options.lr * self._lr_factor(self.step),
-                "norm": reading.norm,
-                "skipped": int(reading.skipped),
-                **self._pace.report(self.step, self.options.steps),
-                "memory": memory(self.device),
-            }
-        )
+        self._pace.reset()
+
+    def _values(self) -> dict[str, Any]:
+        """Loss, learning rate, gradient norm and speed since the last report."""
+        reading, left = self._meter.read(), 60 * (self.options.minutes or 0) - self._pace.elapsed
+        return {
+            "step": self.step,
+            "epoch": self.batches.epoch,
+            "tokens": self.batches.tokens,
+            "loss": reading.loss / reading.tokens if reading.tokens else math.nan,
+            "lr": self.options.lr * self._lr_factor(self.step),
+            "norm": reading.norm,
+            "skipped": int(reading.skipped),
+            **self._pace.speed(),
+            "eta": max(0.0, left) if self.steps is None else self._pace.eta(self.step, self.steps),
+            "memory": memory(self.device),
+        }
 
     def _log(self, record: dict[str, Any]) -> None:
         if self.log is not None and self.distribution.main:
@@ -278,6 +334,11 @@ class Trainer:
                 self._average.load(latest.tensors("average" if latest.has("average") else "model"))
             self.distribution.load_random_state(state["random"], self.options.seed)
         self._pace.start(self.step)
+        self._measuring.start()
+        if self.options.minutes is not None and resume and (measured := read_budget(self._folder)) is not None:
+            self._use(measured)
+        elif self.distribution.main:
+            (self._folder / BUDGET).unlink(missing_ok=True)  # of another training
 
     def _save(self) -> None:
         """Write a checkpoint, unless there is one of this step."""
@@ -286,11 +347,13 @@ class Trainer:
             if self.distribution.main:
                 self._checkpoints.prune(best)  # before which an earlier process may have been killed
             return
+        began = self._clock()
         tensors = {"model": weights(self._trained), "optimiser": _whole(self._optimiser.state())}
         if self._average is not None:
             tensors["average"] = _whole(self._average.state())
         state = {
             "step": self.step,
+            "steps": self.steps,
             "epoch": self.batches.epoch,
             "batches": self.batches.state_dict(),
             "random": self.distribution.random_state(),
@@ -302,20 +365,12 @@ class Trainer:
             "validated": self._validated,
         }
         self.distribution.alone(lambda: self._checkpoints.save(self.step, tensors, state, best))
-        self._saved = self.step
+        self._saved, self._saving = self.step, self._clock() - began
 
-    def _load_final_weights(self) -> Chosen:
-        """Load the weights for use: the mean of checkpoints, the best, the moving average or the last."""
-        chosen: Chosen = "last" if self._average is None else "moving average"
-        good = {checkpoint.step: checkpoint for checkpoint in self._checkpoints.good()}  # newest first
-        best = self._best[1] if self._best else self.step
-        saved = self._checkpoints.at(self.step).weights()
-        if self.options.average > 1:
-            chosen, last = "mean of checkpoints", list(good.values())[: self.options.average]
-            saved = mean(checkpoint.tensors("model") for checkpoint in last)
-        elif best != self.step and best in good:
-            chosen, saved = "best", good[best].weights()
-        load_weights(self.model, saved)
+    def _load_final_weights(self) -> Selection:
+        """Load the weights for use."""
+        chosen = self._checkpoints.for_use(self.options.average, self._best[1] if self._best else None)
+        load_weights(self.model, chosen.weights())
         self.model.eval()
         return chosen
 

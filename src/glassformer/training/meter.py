@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -52,7 +53,8 @@ class Meter:
 class Pace:
     """The speed of training: tokens per second, padding, elapsed and remaining time."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
         self.earlier_seconds = 0.0  # seconds before the last resume
         self.tokens = self.padded_tokens = 0  # since the last report
         self.start(0)
@@ -60,7 +62,7 @@ class Pace:
     def start(self, step: int) -> None:
         """Start the clock after this step; `load` has been called before if training was resumed."""
         self.first_step, self.tokens_before_start = step, self.tokens
-        self.started = self.last_report = time.perf_counter()
+        self.started = self.last_report = self.clock()
 
     def add(self, tokens: int, padded_tokens: int) -> None:
         """Add a step: its real tokens of both sides, and all its tokens with padding."""
@@ -74,16 +76,21 @@ class Pace:
     @property
     def elapsed(self) -> float:
         """Seconds of training, those before a resume included."""
-        return self.earlier_seconds + time.perf_counter() - self.started
+        return self.earlier_seconds + self.clock() - self.started
 
-    def report(self, step: int, steps: int) -> dict[str, float]:
+    def speed(self) -> dict[str, float]:
         """The speed since the last report, with the keys of the log."""
-        now = time.perf_counter()
-        record = {
+        now = self.clock()
+        return {
             "tokens_per_s": (self.tokens - self.tokens_before_start) / max(now - self.last_report, 1e-9),
             "padding": 1 - self.tokens / max(self.padded_tokens, 1),
             "elapsed": self.elapsed,
-            "eta": (now - self.started) / max(step - self.first_step, 1) * (steps - step),
         }
-        self.last_report, self.tokens, self.padded_tokens, self.tokens_before_start = now, 0, 0, 0
-        return record
+
+    def eta(self, step: int, steps: int) -> float:
+        """The seconds that the remaining steps will take, at the speed since the start."""
+        return (self.clock() - self.started) / max(step - self.first_step, 1) * (steps - step)
+
+    def reset(self) -> None:
+        """Begin to count for the next report."""
+        self.last_report, self.tokens, self.padded_tokens, self.tokens_before_start = self.clock(), 0, 0, 0

@@ -9,11 +9,11 @@ from typing import Any, Literal, Protocol
 from torch import nn
 
 from glassformer.tasks.protocol import Batch
+from glassformer.training.checkpoints import Selection
 
 Validate = Callable[[nn.Module], dict[str, float]]
 Log = Callable[[dict[str, Any]], None]
 Reason = Literal["steps", "patience"]
-Chosen = Literal["last", "moving average", "best", "mean of checkpoints"]
 
 
 class Batches(Protocol):
@@ -52,4 +52,4 @@ class Outcome:
     step: int
     best: float | None
     reason: Reason
-    weights: Chosen
+    weights: Selection

@@ -12,7 +12,7 @@ import typer
 
 from glassformer.cli.app import USE, app
 from glassformer.cli.choosing import find_run
-from glassformer.cli.options import Adapter, AsJson, Beam, Device, Int8, RunFolder, path
+from glassformer.cli.options import Adapter, AsJson, Beam, Checkpoint, Device, Int8, RunFolder, path
 from glassformer.errors import ConfigurationError
 
 
@@ -34,6 +34,7 @@ def evaluate(
         bool, typer.Option("--rouge", metavar="", help="ROUGE as well, of summaries (in English letters)")
     ] = False,
     adapter: Adapter = None,
+    checkpoint: Checkpoint = None,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -50,7 +51,7 @@ def evaluate(
     from glassformer.cli.showing import bar
     from glassformer.runs import examples_in, load
 
-    loaded: Any = load(find_run(run, "evaluate"), device, adapter)
+    loaded: Any = load(find_run(run, "evaluate"), device, adapter, checkpoint)
     options: dict[str, Any] = {"beam": beam, "int8": int8, "rouge": rouge}
     options = {name: value for name, value in options.items() if value}
     for name in sorted(options.keys() - loaded.options):

@@ -11,7 +11,7 @@ import typer
 
 from glassformer.cli.app import USE, app
 from glassformer.cli.choosing import find_run
-from glassformer.cli.options import Force, RunFolder, new_path
+from glassformer.cli.options import Checkpoint, Force, RunFolder, new_path
 from glassformer.errors import ConfigurationError
 
 FORMATS = ("huggingface",)
@@ -51,6 +51,7 @@ def export(
     folder: Annotated[Path, typer.Argument(metavar="OUT", parser=new_path, help="the folder to write")],
     run: RunFolder = None,
     to: Annotated[str, typer.Option(metavar="FORMAT", help=", ".join(FORMATS))] = FORMATS[0],
+    checkpoint: Checkpoint = None,
     force: Force = False,
 ) -> None:
     """Write a run's model in the format of another program.
@@ -61,5 +62,5 @@ def export(
 
     if to not in FORMATS:
         raise ConfigurationError(f'--to is "{to}": expected {" or ".join(FORMATS)}')
-    opens = export_run(load(find_run(run, "export"), "cpu"), folder, force)
+    opens = export_run(load(find_run(run, "export"), "cpu", checkpoint=checkpoint), folder, force)
     sys.stdout.write(f"{folder}: transformers opens it with {opens}\n")
