@@ -1,6 +1,7 @@
 # make demo   set up, then train a translator of dates from scratch and show what it learned
 # make test   set up, then run every check: lint, types, tests
 # make drill  attack the commands in 10,000 ways, and report what broke; SEED=, CASES=, ONLY=, JOBS= (docs/drill.md)
+# make results  write docs/results.md and the table of the README from the records of benchmarks/results.py
 # make audit  ask for known vulnerabilities of the pinned versions; needs a network
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +10,7 @@ READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test drill lint format bench audit clean
+.PHONY: setup demo test drill lint format bench results audit clean
 
 setup: $(TOOLS)
 
@@ -26,6 +27,8 @@ $(TOOLS): $(READY)
 demo: $(READY)
 	@rm -rf runs/demo
 	@$(VENV)/bin/glassformer train dates --out runs/demo
+	@printf '\nA translator that was trained on more ships with the package: glassformer translate --run en-de "Where is the station?"\n  '
+	@$(VENV)/bin/glassformer translate --run en-de "Where is the station?"
 
 test: lint
 	$(RUN) -m pytest --numprocesses 2
@@ -46,6 +49,9 @@ bench: $(TOOLS)
 	$(RUN) benchmarks/decode.py
 	$(RUN) benchmarks/train.py
 	$(RUN) benchmarks/generate.py
+
+results:
+	@$(RUN) benchmarks/results.py write $(if $(CHECK),--check)
 
 audit:
 	@$(PYTHON) tools/audit.py

@@ -110,7 +110,7 @@ def test_the_only_text_that_fails_has_an_envelope_too(capsys: pytest.CaptureFixt
         template.answer(iter([Item("a", 1, "")]), as_json=False)
 
 
-@pytest.mark.parametrize("name", ["translate", "evaluate"])
+@pytest.mark.parametrize("name", ["classify", "evaluate"])
 def test_without_a_run_a_sentence_says_how_to_get_one(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -128,3 +128,15 @@ def test_a_run_that_cannot_do_it_is_refused_before_anything_is_read(
 ) -> None:
     answer = command(verb, "--run", trained.path, "--file", "nowhere.txt")
     complains(answer, 2, f"does not {verb}", "it was trained for translation")
+
+
+def test_without_a_run_the_model_that_ships_translates(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = command("translate", "Where is the station?")
+    assert (found.code, found.out) == (0, "Wo ist der Bahnhof?\n")
+    assert "en-de is used, which ships (Everyday English → German)" in found.err
+    assert command("models").out.startswith("en-de  Everyday English → German  (15.")
+    assert command("models", "en-de").out.startswith("# Everyday English → German\n")
+    complains(command("models", "en-fr"), 2, "there is no model 'en-fr' that ships: expected en-de")

@@ -153,6 +153,11 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {  # what some keys need to have 
     "train.save_every": {"train": {"validate_every": 9}},  # else each validation saves the best
     "train.keep": {"train": {"validate_every": 9}},
     "data.long": {"data": {"max_tokens": 6}},
+    "data.views": {"tokenizer": {"dropout": 0.5}},
+    "decode.top_k": {"decode": {"temperature": 1.0}},
+    "decode.top_p": {"decode": {"temperature": 1.0}},
+    "decode.min_p": {"decode": {"temperature": 1.0}},
+    "decode.count_prompt": {"decode": {"max_length": 6}},
 }
 OTHER: dict[str, Any] = {
     "train.tokens": 1, "train.precision": "bf16", "train.schedule": "cosine", "train.optimiser": "muon",
@@ -164,12 +169,17 @@ OTHER: dict[str, Any] = {
     "tokenizer.kind": "character", "tokenizer.vocabulary": 20, "tokenizer.sample": 3, "tokenizer.path": "no-such-file",
     "train.strategy": "fsdp", "tune.mode": "head", "tune.targets": ("query",), "tune.rank": 1,
     "decode.batch": 1, "decode.length_penalty": -3.0, "decode.max_length": 2, "decode.beam": 1,
+    "decode.temperature": 1.0, "decode.top_k": 1, "decode.top_p": 0.01, "decode.min_p": 1.0, "decode.min_length": 3,
+    "decode.repetition_penalty": 9.0, "decode.no_repeat_ngram": 1, "tokenizer.dropout": 0.9,
 }  # fmt: skip
 # What no result shows, and where a test holds what it does instead.
 ELSEWHERE = {
     "data.workers": "tests/data/test_preparing.py",
     "train.compile": "tests/training/test_loss.py",
     "train.max_bad_steps": "tests/training/test_loop.py",
+    "decode.early_stopping": "tests/parity/test_generation_settings.py",
+    "decode.min_length": "tests/parity/test_generation_settings.py",
+    "decode.renormalise": "tests/parity/test_generation_settings.py",
 }
 CLOCK = {"tokens_per_s", "elapsed", "eta", "memory"}  # measurements of the machine
 ODD = "cafe\u0301  old  the"  # that normalising and stripping change
@@ -239,7 +249,7 @@ USED: dict[str, Callable[[Any], object]] = {
     "translation": lambda run: run.search(["the a b"], best=2),
     "language-modelling": lambda run: run.generate(["the big", "the old cow"]),
     "masked-language-modelling": lambda run: run.fill(["the big [MASK] says moo"]),
-    "span-corruption": lambda run: run.fill(["the big <extra_id_0> moo"]),
+    "span-corruption": lambda run: run.outputs([run.read_gaps("the big <extra_id_0> moo")] * 2, [run.limits] * 2),
 }
 
 

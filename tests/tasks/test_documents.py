@@ -325,9 +325,12 @@ def test_which_checkpoints_are_adopted() -> None:
     assert not any(CorruptionTask.adopts(model) for model in models)
 
 
+WRITING = {"beam", "length_penalty", "max_length", "batch"}  # the keys that a task uses which writes
+
+
 @pytest.mark.parametrize(
     ("task", "used"),
-    [(LANGUAGE, {"max_length", "batch"}), (MASKED, set[str]()), (SPANS, {"max_length"})],
+    [(LANGUAGE, WRITING), (MASKED, set[str]()), (SPANS, WRITING)],
 )
 def test_keys_without_effect_are_named(task: str, used: set[str], file: Path) -> None:
     decode = {"beam": 2, "length_penalty": 0.5, "max_length": 20, "batch": 3}
