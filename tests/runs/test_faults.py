@@ -82,7 +82,10 @@ def test_after_a_kill_at_any_operation_the_run_is_taken_up(training: Training) -
     assert len(numbers) > 50
     for number in numbers[::EVERY]:
         out = training.folder / f"killed-{number}"
-        assert training.run(out, kill=number).code == -9
+        code = training.run(out, kill=number).code
+        if code == 0 and number > numbers[-2 * EVERY]:
+            continue  # of the last operations, on pictures, there are a few more or less each time
+        assert code == -9
         training.take_up(out, resume_first=number % 2 == 0)
         shutil.rmtree(out)
 

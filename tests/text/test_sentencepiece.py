@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from glassformer.errors import InputError
@@ -74,6 +74,7 @@ def test_odd_texts_are_normalised_as_by_sentencepiece(
     @example("a </s> b")
     @example("\t a\n")
     def equal(text: str) -> None:
+        assume(any(letter.isprintable() or letter.isspace() for letter in text))  # else nothing is left of it
         assert ours.encode(text) == theirs.encode(text) == again.encode(text)
 
     equal()

@@ -300,7 +300,7 @@ def _read(path: Path, stamp: int) -> tuple[Judged, Compared] | None:
             return None
         curves = {name: Curve(**curve) for name, curve in table["facts"]["curves"].items()}
         return Judged(**table["judged"]), Compared(**{**table["facts"], "curves": curves})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # it is scored again
 
 

@@ -63,7 +63,7 @@ def read(folder: Path) -> Result | None:
     """The result in a folder; None if there is none that can be read."""
     try:
         return Result(**json.loads((folder / LAST).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

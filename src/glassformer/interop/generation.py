@@ -121,6 +121,9 @@ def decode_keys(folder: Path, encoder_decoder: bool) -> dict[str, Any]:
     _refuse_others(folder)
     settings = read_generation(folder)
     keys = {"beam": 1} | {ours: settings[theirs] for theirs, ours in RENAMED.items() if theirs in settings}
+    known = read_config(folder).get("vocab_size")
+    if isinstance(known, int) and keys["beam"] > known:
+        raise InputError(f"{folder}: num_beams is {keys['beam']}, but the vocabulary has only {known} tokens")
     keys["early_stopping"] = EARLY_STOPPING[settings.get("early_stopping", False)]
     if settings.get("do_sample"):
         if keys["beam"] > 1:
@@ -142,6 +145,9 @@ def _lengths(folder: Path, settings: Config, encoder_decoder: bool) -> dict[str,
         raise InputError(
             f"{folder}: {side}_length counts the prompt, but not the other length: give both as new tokens, or neither"
         )
+    both = new or whole
+    if both.get("min", 0) > both.get("max", math.inf):
+        raise InputError(f"{folder}: the least length, {both['min']}, is above the greatest, {both['max']}")
     if new.get("max") == 0:
         raise InputError(f"{folder}: max_length is 1, which leaves no room for an output")
     lengths = {f"{side}_length": length for side, length in (new | whole).items()}

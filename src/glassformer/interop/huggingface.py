@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -122,19 +122,7 @@ class Checkpoint:
         """Its special tokens, all of which the model must know; generation settings that cannot be used are refused."""
         encoder_decoder = isinstance(self.model, EncoderDecoder)
         decode_keys(self.folder, encoder_decoder)
-        special = checkpoint_special_tokens(self.folder, self.tokenizers, encoder_decoder)
-        self._check_known(special)
-        return special
-
-    def _check_known(self, special: SpecialTokens) -> None:
-        """Refuse special tokens that the model's vocabulary does not have."""
-        vocabulary = blueprint_of(self.model).arguments["vocabulary"]
-        for name, ids in asdict(special).items():
-            if unknown := [token for token in _flat(ids) if not 0 <= token < vocabulary]:
-                raise InputError(
-                    f"{self.source}: its special token {name} is {unknown[0]}, but its model has only {vocabulary} "
-                    f"tokens: correct it in {CONFIG} or {GENERATION}"
-                )
+        return checkpoint_special_tokens(self.folder, self.tokenizers, encoder_decoder)
 
 
 def import_checkpoint(
@@ -196,11 +184,6 @@ def write_tokenizers(tokenizers: Sequence[Tokenizer], folder: Path) -> None:
     names = SEPARATE if len(tokenizers) == 2 else JOINT
     for name, tokenizer in zip(names, tokenizers, strict=False):
         tokenizer.save(folder / name)
-
-
-def _flat(ids: Any) -> list[int]:
-    """All ids of a field: one, none, or a list of ids or of lists."""
-    return [token for each in ids for token in _flat(each)] if isinstance(ids, list) else [] if ids is None else [ids]
 
 
 def _copy(origin: Path, folder: Path) -> None:

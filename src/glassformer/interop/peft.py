@@ -126,7 +126,7 @@ def _check_base(model: nn.Module, folder: Path) -> None:
         expected = {name: torch.tensor(numbers) for name, numbers in values.items()}
     except FileNotFoundError:
         return
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{folder / BASE} is damaged: {error}") from None
     for name, numbers in expected.items():
         if not same_weight(_first_numbers(model, name), numbers):

@@ -97,6 +97,7 @@ def import_run(source: str | Path, folder: Path, force: bool = False) -> Run:
 
     def choose(checkpoint: huggingface.Checkpoint) -> SpecialTokens | None:
         task = _task_for(checkpoint.model, str(source))
+        check_finite(checkpoint.model, source)
         return task.imported(checkpoint)
 
     huggingface.import_checkpoint(source, folder, force, choose)

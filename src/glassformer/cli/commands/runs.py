@@ -109,8 +109,9 @@ def _listed(folder: Path) -> Listed:
     found = Listed(str(folder), state, changed)
     try:
         _read(folder, found)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a file is missing or holds something else
-        found.state = "damaged"
+        _row(found)  # which can be shown
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # missing, or something else
+        found = Listed(str(folder), "damaged", changed)
     return found
 
 
@@ -151,7 +152,10 @@ def _read_progress(folder: Path, found: Listed) -> None:
 def _parameters(path: Path) -> int:
     """The number of weights in a file of tensors, by its header; a file that was cut off is refused."""
     with path.open("rb") as file:
-        header: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        size = int.from_bytes(file.read(8), "little")
+        if size > path.stat().st_size:
+            raise ValueError(f"{path} is cut off")
+        header: dict[str, Any] = json.loads(file.read(size))
         begin = file.tell()
     header.pop("__metadata__", None)
     if path.stat().st_size != begin + max(each["data_offsets"][1] for each in header.values()):
