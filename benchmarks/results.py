@@ -83,12 +83,16 @@ def record(name: str, folder: Path, data: list[str], note: str) -> None:
         "note": note,
         "parameters": total,
         "beyond_embeddings": total - sum(embedding.values()),
-        "scores": {label: run.evaluate(examples).facts() for label, examples in sets.items()},
+        "scores": {label: _scores(run.evaluate(examples)) for label, examples in sets.items()},
     }
     RECORDS.mkdir(exist_ok=True)
     path = RECORDS / f"{name}-{facts['seed']}.json"
     path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(path, json.dumps(facts["scores"]))
+
+
+def _scores(found: Any) -> dict[str, Any]:
+    return {**found.facts(), "intervals": found.intervals}
 
 
 def _embeddings(model: Any) -> Iterator[Any]:

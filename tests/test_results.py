@@ -9,12 +9,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_documents_are_what_the_records_say() -> None:
-    found = subprocess.run(
-        [sys.executable, ROOT / "benchmarks/results.py", "write", "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, ROOT / "benchmarks/results.py", "write", "--check"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     assert found.returncode == 0, found.stderr
 
 
@@ -24,5 +20,5 @@ def test_records_name_a_recipe_that_ships_and_no_place_of_a_machine() -> None:
     for path in paths:
         text = path.read_text(encoding="utf-8")
         assert (ROOT / f"src/glassformer/recipe/shipped/{json.loads(text)['recipe']}.toml").is_file()
-        assert "/tmp" not in text
-        assert "/work" not in text
+        assert str(ROOT) not in text
+        assert "/" not in str(json.loads(text)["changed"])
