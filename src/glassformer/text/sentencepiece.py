@@ -105,13 +105,14 @@ def _normaliser(fields: dict[int, int | bytes]) -> normalizers.Normalizer:
     """The normalisation of SentencePiece, whose spaces are ▁.
 
     Its table composes letters with their marks, but the library's `Precompiled` looks at single letters: NFC composes
-    them. The first space is put before any text, even one that begins with ▁, which `Metaspace` would not do.
+    them, before it and after it. The first space is put before any text, even one that begins with ▁, which `Metaspace`
+    would not do.
     """
     steps: list[normalizers.Normalizer] = []
     table, spaced = fields.get(2), [normalizers.Prepend(SPACE)] if fields.get(3, 1) else []
     if isinstance(table, bytes) and table:
         check_table(table)
-        steps += [normalizers.Precompiled(table), normalizers.NFC()]
+        steps += [normalizers.NFC(), normalizers.Precompiled(table), normalizers.NFC()]
     if fields.get(4, 1):
         steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(rf"\A +|[ {SPACE}]+\z"), "")]
     return normalizers.Sequence([*steps, *spaced, normalizers.Replace(" ", SPACE)])
