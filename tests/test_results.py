@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_documents_are_what_the_records_say() -> None:
-    command = [sys.executable, ROOT / "benchmarks/results.py", "write", "--check"]
+    command = [sys.executable, str(ROOT / "benchmarks/results.py"), "write", "--check"]
     found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     assert found.returncode == 0, found.stderr
 
