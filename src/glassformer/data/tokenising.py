@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -62,14 +62,15 @@ def work(job: Job, recipe: Recipe, assets: Assets, tick: Callable[[int], None]) 
     found = _views(assets, recipe) if training else [assets]
     encoders = [recipe.task.encoder(Context(recipe, each, keep_all=not training)) for each in found]
     with job.file("tokens").open("wb") as tokens, job.file("lengths").open("wb") as lengths:
-        for (first, last), (view, encode) in product(pairwise(job.blocks), enumerate(encoders)):
+        for first, last in pairwise(job.blocks):
             examples = read_block(folder, job.name, first, last, recipe.task.Example)
-            rows = encode([recipe.task.varied(each, view) for each in examples] if training else examples)
-            lengths.write(rows.lengths.astype(np.int32).tobytes())
-            tokens.write(rows.flat.astype(job.dtype).tobytes())
-            counts.update(rows.counts)
-            done += last[0] - first[0]
-            tick(done)
+            for view, encode in enumerate(encoders):
+                rows = encode([recipe.task.varied(each, view) for each in examples] if training else examples)
+                lengths.write(rows.lengths.astype(np.int32).tobytes())
+                tokens.write(rows.flat.astype(job.dtype).tobytes())
+                counts.update(rows.counts)
+                done += len(examples)
+                tick(done)
     job.file("counts").write_text(json.dumps(counts), encoding="utf-8")
 
 

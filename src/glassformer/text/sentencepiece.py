@@ -23,6 +23,7 @@ UNIGRAM, BPE = 1, 2  # the kinds of model that can be read
 NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6  # the kinds of pieces; 5: unused
 SPACE = "▁"
 RULES = (b"nmt_nfkc", b"nfkc", b"nmt_nfkc_cf", b"nfkc_cf")  # the normalisations that compose letters as NFC does
+MAKING_SPACES = (b"nmt_nfkc", b"nmt_nfkc_cf")  # those that make a space of each line's end
 
 Field = tuple[int, int | bytes]
 
@@ -106,16 +107,23 @@ def _normaliser(fields: dict[int, int | bytes]) -> normalizers.Normalizer:
 
     Its table composes letters with their marks, but the library's `Precompiled` looks at single letters: NFC composes
     them, before it and after it. The first space is put before any text, even one that begins with ▁, which `Metaspace`
-    would not do.
+    would not do; before one of which the table leaves nothing, too, unless extra spaces are removed.
     """
-    steps: list[normalizers.Normalizer] = []
-    table, spaced = fields.get(2), [normalizers.Prepend(SPACE)] if fields.get(3, 1) else []
+    table, spaced = fields.get(2), bool(fields.get(3, 1))
+    composed: list[normalizers.Normalizer] = []
     if isinstance(table, bytes) and table:
         check_table(table)
-        steps += [normalizers.NFC(), normalizers.Precompiled(table), normalizers.NFC()]
-    if fields.get(4, 1):
-        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(rf"\A +|[ {SPACE}]+\z"), "")]
-    return normalizers.Sequence([*steps, *spaced, normalizers.Replace(" ", SPACE)])
+        composed = [normalizers.NFC(), normalizers.Precompiled(table), normalizers.NFC()]
+        if fields.get(1) in MAKING_SPACES:  # two spaces, of which the library would make one
+            composed.insert(0, normalizers.Replace("\r\n", "\n\n"))
+    if not fields.get(4, 1):
+        # A line's end, since a mark of the text cannot join it; some tables make a space of it.
+        before, after = normalizers.Prepend("\n"), normalizers.Replace(Regex(r"\A[\n ]"), SPACE)
+        around = [before, *composed, after] if spaced else composed
+        return normalizers.Sequence([*around, normalizers.Replace(" ", SPACE)])
+    single = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(rf"\A +|[ {SPACE}]+\z"), "")]
+    first_space = [normalizers.Prepend(SPACE)] if spaced else []
+    return normalizers.Sequence([*composed, *single, *first_space, normalizers.Replace(" ", SPACE)])
 
 
 def _bpe(pieces: list[Piece], unknown: int | None, fallback: bool) -> models.BPE:
