@@ -93,7 +93,7 @@ class Interrupted(BaseException):
     """A signal has come while it was allowed to interrupt the work."""
 
 
-class Listener:
+class SignalListener:
     """Stores SIGINT and SIGTERM in `received` while this context is open; a second signal has its normal effect."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Listener:
         self._previous_handlers: dict[int, Any] = {}
         self._woken = -1
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> SignalListener:
         if threading.current_thread() is threading.main_thread():  # Python delivers signals to no other thread
             self._woken = signal.set_wakeup_fd(-1)
             self._previous_handlers = {number: signal.signal(number, self._receive) for number in SIGNALS}

@@ -25,6 +25,7 @@ from glassformer.errors import InputError, RunError
 from glassformer.stopping import at_the_end
 
 RUN_FILES = ("recipe.toml", "config.json")  # a folder that holds both is a run that was trained
+IMPORT = "import.json"  # a folder that holds it is a run that was imported
 CHECKSUMS = "checksums.json"
 UNFINISHED = re.compile(r"\..+\.\d+\.new")
 Kind = TypeVar("Kind")
@@ -185,9 +186,14 @@ def is_trained(folder: Path) -> bool:
     return all((folder / name).is_file() for name in RUN_FILES)
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a run to use: one that was trained, or imported."""
+    return is_trained(folder) or (folder / IMPORT).is_file()
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder and check that it can be written to: called before any work is done that could be lost."""
-    check_folder(folder)
+    check_folder_path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=folder):
@@ -196,7 +202,7 @@ def make_folder(folder: Path) -> None:
         raise InputError(f"{folder} cannot be written to: {error.strerror or error}") from None
 
 
-def check_folder(folder: Path) -> None:
+def check_folder_path(folder: Path) -> None:
     """Refuse a path where a folder cannot be: it, or what it should lie in, is something else."""
     if folder.is_symlink() and not folder.exists():
         raise RunError(f"{folder} is a link that leads nowhere: choose another folder")
@@ -207,7 +213,7 @@ def check_folder(folder: Path) -> None:
 
 def check_free(folder: Path, force: bool) -> None:
     """Refuse to write into a folder that holds something, unless forced; a trained run is never written over."""
-    check_folder(folder)
+    check_folder_path(folder)
     if is_trained(folder):
         raise RunError(f"{folder} holds a run that was trained: choose another folder")
     if not force and folder.exists() and any(not UNFINISHED.fullmatch(each.name) for each in folder.iterdir()):

@@ -15,7 +15,7 @@ from glassformer.data import Report, prepare
 from glassformer.data.sources.documents import TextSource
 from glassformer.data.textfiles import LONGEST, encoding_of
 from glassformer.errors import DataError
-from glassformer.recipe import anchored, make_recipe
+from glassformer.recipe import make_recipe, with_absolute_paths
 
 from .helpers import make_source, pairs_of, prepared, read
 
@@ -218,6 +218,6 @@ def test_a_long_word_is_cut_for_the_tokenizer_and_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["circle", "a\0b", "n" * 5_000])
 def test_a_recipe_whose_path_is_none_is_anchored_and_then_refused(name: str, tmp_path: Path) -> None:
     a_circle(tmp_path / "circle")
-    anywhere = anchored(make_recipe({"source": {"kind": "tsv", "train": name}}), tmp_path)
+    anywhere = with_absolute_paths(make_recipe({"source": {"kind": "tsv", "train": name}}), tmp_path)
     with pytest.raises(DataError, match="cannot be read"):
         prepare(anywhere, Path("/"), tmp_path / "cache")

@@ -306,7 +306,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_left_is_swept_away_in_time(tmp_path: Path) -> None:
-    old, new = (tmp_path / "cache" / f"{cache.UNFINISHED}{name}" for name in ("old", "new"))
+    old, new = (tmp_path / "cache" / f"{cache.MAKING}{name}" for name in ("old", "new"))
     for folder in (old, new):
         folder.mkdir(parents=True)
     os.utime(old, (1, 1))
@@ -318,7 +318,7 @@ def test_what_killed_processes_left_is_swept_away_in_time(tmp_path: Path) -> Non
 
 def test_what_a_killed_process_left_is_swept_away_and_what_another_makes_is_not(tmp_path: Path) -> None:
     write(tmp_path, sentences(10))
-    dead = tmp_path / "cache" / f"{cache.UNFINISHED}dead"
+    dead = tmp_path / "cache" / f"{cache.MAKING}dead"
     dead.mkdir(parents=True)
     (dead / cache.LOCK).touch()
     with cache.unfinished(tmp_path / "cache") as alive:

@@ -10,11 +10,11 @@ from glassformer.errors import InputError, RunError
 from glassformer.interop.checkpoints import load
 from glassformer.interop.converter import labels_config
 from glassformer.interop.huggingface import Checkpoint, Exported, export, import_checkpoint, read_tokenizers
-from glassformer.interop.special_tokens import IMPORT, read_special_tokens, special_keys
+from glassformer.interop.special_tokens import read_special_tokens, special_keys
 from glassformer.models import DecoderOnly, bart, bert, blueprint_of, gpt2
 from glassformer.recipe import Tokenizer as Section
 from glassformer.text import SpecialTokens, Tokenizer, own_special_tokens
-from glassformer.writing import check_free
+from glassformer.writing import IMPORT, check_free
 
 TEXTS = ["the dog saw the cat", "a cat sat on the mat"]
 

@@ -27,8 +27,8 @@ from glassformer.models import (
     transformer,
     variant,
 )
+from glassformer.models.descriptions import DESCRIPTIONS
 from glassformer.models.family import longest
-from glassformer.models.words import WORDS
 from glassformer.parts import (
     LSTM,
     Activation,
@@ -72,7 +72,7 @@ def test_every_argument_is_described_and_every_part_has_a_name(name: str) -> Non
 
 def test_no_word_is_said_of_nothing() -> None:
     known = {key for _, function in FAMILIES.items() for key in family_parameters(function)}
-    assert set(WORDS) == known
+    assert set(DESCRIPTIONS) == known
 
 
 @pytest.mark.parametrize("name", FAMILIES.names())

@@ -16,9 +16,9 @@ import torch
 import questions
 import stories
 from glassformer.errors import ConfigurationError, GlassformerError, RecipeError
-from glassformer.recipe import Recipe, RecipeWarning, make_recipe, settled, without_effect
+from glassformer.recipe import Recipe, RecipeWarning, make_recipe, reset_idle_keys, without_effect
 from glassformer.recipe import effects as effects_of_keys
-from glassformer.recipe.model import Fresh, FreshReader, section_of, suited
+from glassformer.recipe.model import Fresh, FreshReader, families_for, section_of
 from glassformer.registry import TASKS
 from glassformer.runs import prepare_corpus, train
 from glassformer.tasks.task import fresh_model
@@ -32,7 +32,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "answering": {"kind": "squad", "train": "t"},
     "images": {"kind": "image-folder", "path": "t"},
 }
-TASK_FAMILIES = [(kind, family) for kind, task in TASKS.items() for family in suited(task.answer)]
+TASK_FAMILIES = [(kind, family) for kind, task in TASKS.items() for family in families_for(task.answer)]
 
 
 # --- [model]: another value is another model
@@ -384,7 +384,7 @@ def test_keys_without_effect_are_reset_so_that_recipes_that_do_the_same_are_equa
         asked = letters(IDLE)
         asked[section] = {**asked.get(section, {}), **changes}
         assert make_recipe(asked) == plain
-    assert settled(plain) == plain
+    assert reset_idle_keys(plain) == plain
 
 
 def test_a_key_without_effect_is_a_warning_that_says_why() -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from glassformer.data.sources.files import AlignedSource, FolderSource, TsvSource
 from glassformer.errors import RecipeError
-from glassformer.recipe import Section, anchored, bundled, find_recipe, make_recipe, read_recipe
+from glassformer.recipe import Section, bundled, find_recipe, make_recipe, read_recipe, with_absolute_paths
 from glassformer.recipe.model import section_of
 from glassformer.registry import FAMILIES
 
@@ -167,16 +167,20 @@ def test_recipes_are_found_by_path_and_by_name(tmp_path: Path, monkeypatch: pyte
         find_recipe("zzz.toml")
 
 
-def test_anchored_paths_are_read_from_anywhere(tmp_path: Path) -> None:
-    tsv = anchored(make_recipe({"source": {"kind": "tsv", "train": "a.tsv", "test": "/b.tsv"}}), tmp_path).source
+def test_absolute_paths_are_read_from_anywhere(tmp_path: Path) -> None:
+    tsv = with_absolute_paths(
+        make_recipe({"source": {"kind": "tsv", "train": "a.tsv", "test": "/b.tsv"}}), tmp_path
+    ).source
     assert isinstance(tsv, TsvSource)
     assert (tsv.train, tsv.valid, tsv.test) == (str(tmp_path / "a.tsv"), None, "/b.tsv")
-    two = anchored(make_recipe({"source": {"kind": "aligned", "train": ["a.en", "../a.de"]}}), tmp_path / "sub").source
+    two = with_absolute_paths(
+        make_recipe({"source": {"kind": "aligned", "train": ["a.en", "../a.de"]}}), tmp_path / "sub"
+    ).source
     assert isinstance(two, AlignedSource)
     assert (two.train, two.valid) == ((str(tmp_path / "sub" / "a.en"), str(tmp_path / "a.de")), None)
     made = make_recipe({"source": {"kind": "folder", "path": "."}, "tokenizer": {"path": "t.json"}})
-    folder = anchored(made, tmp_path)
+    folder = with_absolute_paths(made, tmp_path)
     assert isinstance(folder.source, FolderSource)
     assert (folder.source.path, folder.tokenizer.path) == (str(tmp_path), str(tmp_path / "t.json"))
-    assert anchored(folder, Path("/elsewhere")) == folder
-    assert anchored(make_recipe(COPY), tmp_path) == make_recipe(COPY)
+    assert with_absolute_paths(folder, Path("/elsewhere")) == folder
+    assert with_absolute_paths(make_recipe(COPY), tmp_path) == make_recipe(COPY)

@@ -15,7 +15,7 @@ from glassformer.errors import ConfigurationError, DataError, RecipeError
 from glassformer.parts import Embedding
 from glassformer.recipe import RecipeWarning, make_recipe
 from glassformer.recipe import Tokenizer as Section
-from glassformer.recipe.model import section_of, suited
+from glassformer.recipe.model import families_for, section_of
 from glassformer.recipe.reading import NO_FILE
 from glassformer.registry import TASKS
 from glassformer.runs import Listener, train
@@ -33,7 +33,7 @@ WORDS = ["plum", "apple", "hammer", "saw"]
 TOKENIZER = Tokenizer.train(["the Plum", "apple saw", "xylophone"], Section(kind="word", vocabulary=40))
 SMALL: dict[str, Any] = {"width": 8, "heads": 2, "layers": 1, "hidden": 16}
 ASSETS = Assets((TOKENIZER, TOKENIZER), ["one", "other"])
-TEXT_FAMILIES = [(kind, each) for kind, task in TASKS.items() if task.tokenizers for each in suited(task.answer)]
+TEXT_FAMILIES = [(kind, each) for kind, task in TASKS.items() if task.tokenizers for each in families_for(task.answer)]
 
 
 @pytest.fixture

@@ -52,6 +52,7 @@ def root(
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error becomes a sentence on stderr and an exit code."""
     warnings.showwarning = _warn
+    warnings.filterwarnings("ignore", module=r"PIL\b")  # what can be read of an image is read
     threading.excepthook = lambda failure: _warn(str(failure.exc_value))
     _open_streams()
     _register_commands()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.errors import InputError
-from glassformer.writing import is_trained
+from glassformer.writing import is_run
 
 if TYPE_CHECKING:
     from glassformer.tasks.run import Run
@@ -23,9 +23,9 @@ def find_run(given: Path | None, verb: str, or_shipped: bool = False) -> Path:
     """
     if given is not None:
         return given
-    if _is_run(Path()):
+    if is_run(Path()):
         return Path()
-    found = sorted(path for path in RUNS.iterdir() if _is_run(path)) if RUNS.is_dir() else []
+    found = sorted(path for path in RUNS.iterdir() if is_run(path)) if RUNS.is_dir() else []
     if len(found) > 1:
         found = [path for path in found if _can(path, verb)] or found
     if len(found) == 1:
@@ -64,11 +64,6 @@ def _can(path: Path, verb: str) -> bool:
         return True
     kind = read_table(path / "recipe.toml").get("task", {}).get("kind", DEFAULT_TASK)
     return kind in TASKS and getattr(TASKS[kind].Run, verb, None) is not getattr(Run, verb, None)
-
-
-def _is_run(folder: Path) -> bool:
-    """Whether a folder holds a run to use: one that was trained, or imported."""
-    return is_trained(folder) or (folder / "import.json").is_file()
 
 
 def load_run(given: Path | None, verb: str, device: str, adapter: Path | None, checkpoint: str | None) -> Run:

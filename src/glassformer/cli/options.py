@@ -62,7 +62,12 @@ Changes = Annotated[
 ]
 RunFolder = Annotated[
     Path | None,
-    path("--run", metavar="DIR", meaning="the run folder; if not given: the current folder, or the only run in ./runs"),
+    path(
+        "--run",
+        metavar="DIR",
+        meaning="the run folder, or a model that ships (glassformer models); if not given: the current folder, or the "
+        "only run in ./runs",
+    ),
 ]
 Texts = Annotated[
     list[str] | None,

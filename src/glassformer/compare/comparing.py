@@ -26,13 +26,13 @@ from glassformer.data import Assets
 from glassformer.errors import ConfigurationError, InputError, RunError
 from glassformer.evaluation.choosing import drawn
 from glassformer.evaluation.judging import Judged, by_length, estimates
-from glassformer.recipe import Recipe, anchored, base_of, find_recipe, read_recipe, same, settled
+from glassformer.recipe import Recipe, base_of, find_recipe, read_recipe, reset_idle_keys, same, with_absolute_paths
 from glassformer.recipe.reading import PATHS
 from glassformer.runs import folder as files
 from glassformer.runs import load
 from glassformer.runs.describing import rebuilt
 from glassformer.runs.metrics import METRICS, read_metrics
-from glassformer.writing import write_json
+from glassformer.writing import is_trained, write_json
 
 PREPARATION = {"normalise", "strip", "max_characters", "max_ratio", "duplicates", "valid", "test", "seed"}
 EXAMPLES = 1000  # held-out examples that are scored, unless said otherwise
@@ -146,7 +146,7 @@ def _entry(name: str, changes: list[str] | None) -> Entry:
             )
         return Entry(path.resolve().name, found.recipe, path)
     recipe = find_recipe(name)
-    return Entry(recipe.stem, anchored(read_recipe(recipe, changes), base_of(recipe)))
+    return Entry(recipe.stem, with_absolute_paths(read_recipe(recipe, changes), base_of(recipe)))
 
 
 def _check_same(one: Entry, other: Entry) -> None:
@@ -224,7 +224,7 @@ def _trained(
             budget = tokens if tokens is not None or not sides else _tokens(sides[0].folder)
             changes = {"seed": seed} | ({} if budget is None else {"tokens": budget, "minutes": None})
             asked = entry.recipe.model_copy(update={"train": entry.recipe.train.model_copy(update=changes)})
-            side = Side(entry.name, seed, out / "runs" / f"{entry.name}-seed{seed}", settled(asked))
+            side = Side(entry.name, seed, out / "runs" / f"{entry.name}-seed{seed}", reset_idle_keys(asked))
             _train(side, _titled(tell, f"run {len(sides) + 1} of {jobs}, {side}"), train)
             sides.append(side)
     return sides
@@ -236,7 +236,7 @@ def _titled(tell: Tell, title: str) -> Tell:
 
 def _train(side: Side, tell: Tell, train: Train) -> None:
     """Train a run, or what is left of it; one that is finished stays."""
-    begun = files.is_run(side.folder)
+    begun = is_trained(side.folder)
     if begun:
         before = files.read_run(side.folder).recipe
         sections = [name for name in Recipe.model_fields if name != "title"]

@@ -28,7 +28,7 @@ from glassformer.writing import is_alive, write_json
 
 FORMAT = 5  # changes whenever the same recipe and files would give another corpus
 CONTENTS = "contents.json"
-UNFINISHED = ".making-"
+MAKING = ".making-"
 LOCK = "lock"  # in an unfinished folder, held by who makes it
 DIGESTS = "digests.json"
 LARGE = 1 << 26  # bytes above which a file's digest is remembered by its time and size
@@ -141,7 +141,7 @@ def publish(making: Path, folder: Path) -> None:
 
 @contextmanager
 def unfinished(cache: Path) -> Iterator[Path]:
-    """A new folder to make a corpus in, locked; it is removed in the end, or by `sweep` if that does not come."""
+    """A new folder to make a corpus in, locked; it is removed in the end, or by `remove_abandoned` after a kill."""
     folder, lock = _new(cache)
 
     def discard() -> None:
@@ -155,7 +155,7 @@ def unfinished(cache: Path) -> Iterator[Path]:
 
 def _new(cache: Path) -> tuple[Path, int | None]:
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}{os.getpid()}-", dir=cache))
+        folder = Path(tempfile.mkdtemp(prefix=f"{MAKING}{os.getpid()}-", dir=cache))
         try:
             return folder, take(folder / LOCK)
         except (BlockingIOError, FileNotFoundError):
@@ -164,9 +164,9 @@ def _new(cache: Path) -> tuple[Path, int | None]:
             return folder, None  # where nothing can be locked, only its age tells
 
 
-def sweep(cache: Path) -> None:
+def remove_abandoned(cache: Path) -> None:
     """Remove what killed processes left unfinished."""
-    for folder in cache.glob(f"{UNFINISHED}*"):
+    for folder in cache.glob(f"{MAKING}*"):
         with suppress(OSError):  # it is gone, or somebody is at work in it
             if (folder / LOCK).exists():
                 os.close(take(folder / LOCK))
@@ -177,7 +177,7 @@ def sweep(cache: Path) -> None:
 
 def _may_be_alive(folder: Path) -> bool:
     """Whether somebody may be at work in a folder without a lock: its name says which process, or it is new."""
-    process = folder.name.removeprefix(UNFINISHED).split("-")[0]
+    process = folder.name.removeprefix(MAKING).split("-")[0]
     return is_alive(int(process)) if process.isdecimal() else time.time() - folder.stat().st_mtime < OLD
 
 

@@ -69,7 +69,7 @@ def prepare(
         recipe.task.add_special_tokens(given.tokenizers[0])
     try:
         folder = cache / caches.fingerprint(recipe, base, cache, given)
-        caches.sweep(cache)
+        caches.remove_abandoned(cache)
         corpus = _open(folder, recipe, given)
         if corpus is not None:
             return corpus

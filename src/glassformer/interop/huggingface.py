@@ -26,11 +26,11 @@ from torch import nn
 from glassformer.errors import InputError, RunError, TrainingError
 from glassformer.interop.checkpoints import CONFIG, INDEX, WRITING, find, load, read_config, save
 from glassformer.interop.generation import GENERATION, checkpoint_special_tokens, decode_keys, keep_generation
-from glassformer.interop.special_tokens import IMPORT, SPECIAL_TOKENS, write_special_tokens
+from glassformer.interop.special_tokens import SPECIAL_TOKENS, write_special_tokens
 from glassformer.models import EncoderDecoder
 from glassformer.models.family import blueprint_of
 from glassformer.text import SpecialTokens, Tokenizer
-from glassformer.writing import CHECKSUMS, check_free, filling, write_checksums, write_json
+from glassformer.writing import CHECKSUMS, IMPORT, check_free, filling, write_checksums, write_json
 
 JOINT, SEPARATE = ("tokenizer.json",), ("source.tokenizer.json", "target.tokenizer.json")
 TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"

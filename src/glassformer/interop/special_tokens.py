@@ -13,9 +13,9 @@ from glassformer.errors import RunError
 from glassformer.interop.generation import FORCED
 from glassformer.models import EncoderDecoder
 from glassformer.text import SpecialTokens
-from glassformer.writing import write_json
+from glassformer.writing import IMPORT, write_json
 
-SPECIAL_TOKENS, IMPORT = "special_tokens.json", "import.json"
+SPECIAL_TOKENS = "special_tokens.json"
 OLD_FILE = "habits.json"  # of Glassformer 0.1, with other keys
 OLD_KEYS = {
     "never": "suppressed",

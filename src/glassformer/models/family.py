@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 from torch import nn
 
 from glassformer.errors import ConfigurationError
-from glassformer.models.words import WORDS
+from glassformer.models.descriptions import DESCRIPTIONS
 from glassformer.parts.embeddings import Embedding, Head
 from glassformer.parts.named import Named
 from glassformer.parts.schemes import learned, rotary
@@ -129,7 +129,7 @@ def family_parameters(function: Callable[..., nn.Module]) -> dict[str, Argument]
     for name, parameter in inspect.signature(function).parameters.items():
         metadata = _metadata(hints.get(name))
         named = next((each for each in metadata if isinstance(each, Named)), None)
-        description = next((each for each in metadata if isinstance(each, str)), WORDS.get(name, ""))
+        description = next((each for each in metadata if isinstance(each, str)), DESCRIPTIONS.get(name, ""))
         arguments[name] = Argument(name, types.get(name, Any), parameter.default, named, description)
     return arguments
 

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from glassformer.errors import ConfigurationError
+from glassformer.models.descriptions import DESCRIPTIONS
 from glassformer.models.family import family
 from glassformer.models.initialise import initialise
 from glassformer.models.shapes import EncoderDecoder
-from glassformer.models.words import WORDS
 from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
@@ -21,7 +21,7 @@ from glassformer.parts.norms import Norm, PreNorm, Residual, RMSNorm, Scale
 from glassformer.parts.schemes import Positions, relative
 
 BUCKETS, DISTANCE = 32, 128  # of relative positions in the paper
-ATTENTION_DROPOUT = f"{WORDS['attention_dropout']} (default: dropout)"
+ATTENTION_DROPOUT = f"{DESCRIPTIONS['attention_dropout']} (default: dropout)"
 
 
 @family(answers=["target"])

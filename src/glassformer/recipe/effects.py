@@ -81,8 +81,10 @@ def _never_varied(recipe: Recipe) -> str | None:
 
 
 def _same_views(recipe: Recipe) -> str | None:
-    varied = recipe.tokenizer.dropout or getattr(recipe.task, "swap_names", 0)
-    return None if varied else "all views are equal without tokenizer.dropout or task.swap_names"
+    if recipe.tokenizer.dropout or any(getattr(recipe.task, key) for key in recipe.task.varied_by):
+        return None
+    keys = " or ".join(["tokenizer.dropout", *(f"task.{key}" for key in recipe.task.varied_by)])
+    return f"all views are equal without {keys}"
 
 
 RULES: list[tuple[tuple[str, ...], Reason]] = [
@@ -144,7 +146,7 @@ def without_effect(recipe: Recipe) -> dict[str, str]:
     return found
 
 
-def settled(recipe: Recipe) -> Recipe:
+def reset_idle_keys(recipe: Recipe) -> Recipe:
     """The recipe with its keys without effect set to their defaults, so that recipes that do the same are equal."""
     changes: dict[str, dict[str, Any]] = {}
     for key in without_effect(recipe):

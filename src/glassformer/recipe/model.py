@@ -42,7 +42,7 @@ class FreshReader(Fresh):
     embeddings_learn: Switch = Field(True, description="false: these vectors are not trained (nor a head tied to them)")
 
 
-def suited(answer: str) -> list[str]:
+def families_for(answer: str) -> list[str]:
     """The families whose models can answer so."""
     return [name for name, function in FAMILIES.items() if answer in function.answers]
 
@@ -52,7 +52,9 @@ def section_of(family: str, answer: str) -> type[Fresh]:
     """The keys of [model] for a family whose model is asked for some kind of answer."""
     function = FAMILIES[family]
     if answer not in function.answers:
-        raise ConfigurationError(f"model.family is {family!r}: for this task it is one of {', '.join(suited(answer))}")
+        raise ConfigurationError(
+            f"model.family is {family!r}: for this task it is one of {', '.join(families_for(answer))}"
+        )
     fields: dict[str, Any] = {"family": (Literal[family], Field(family, description="the family"))}
     named = {}
     for key in function.keys(answer):

@@ -6,7 +6,7 @@ import difflib
 import json
 import tomllib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from glassformer.errors import ConfigurationError, RecipeError
-from glassformer.recipe.effects import settled, without_effect
+from glassformer.recipe.effects import reset_idle_keys, without_effect
 from glassformer.recipe.model import Fresh, FreshReader, Pretrained, families_with, section_of
 from glassformer.recipe.recipe import Recipe
 from glassformer.registry import SOURCES, TASKS, Registry
@@ -111,7 +111,7 @@ def make_recipe(table: dict[str, Any], name: str = "recipe") -> Recipe:
         first, last = key.split(".")
         if last in table.get(first, {}):
             warnings.warn(f"{name}: {key} has no effect: {why}", RecipeWarning, stacklevel=2)
-    return settled(recipe)
+    return reset_idle_keys(recipe)
 
 
 def _table(key: str, values: Any) -> dict[str, Any]:
@@ -257,26 +257,36 @@ def base_of(path: Path) -> Path:
     return Path.cwd() if path in bundled().values() else path.parent
 
 
-def anchored(recipe: Recipe, base: Path) -> Recipe:
+def with_absolute_paths(recipe: Recipe, base: Path) -> Recipe:
     """The recipe with its paths made absolute, so that it can be read from anywhere on this machine."""
 
-    def absolute(path: Any) -> Any:
-        if isinstance(path, tuple):
-            return tuple(absolute(each) for each in path)
+    def absolute(path: str) -> str:
         try:
-            return None if path is None else str((base / path).resolve())
+            return str((base / path).resolve())
         except (OSError, RuntimeError, ValueError):  # links in a circle, a NUL: reading it says what is wrong
             return str((base / path).absolute())
 
+    on_hub = recipe.pretrained is not None and not (base / recipe.pretrained).is_dir()
+    return with_paths(recipe, absolute, pretrained=not on_hub)
+
+
+def with_paths(recipe: Recipe, change: Callable[[str], str], pretrained: bool = True) -> Recipe:
+    """The recipe with each of its paths changed; without `pretrained` not that of the model, a name on a hub."""
+
+    def changed(path: Any) -> Any:
+        if isinstance(path, tuple):
+            return tuple(changed(each) for each in path)
+        return None if path is None else change(path)
+
     keys = PATHS & type(recipe.source).model_fields.keys()
-    source = recipe.source.model_copy(update={key: absolute(getattr(recipe.source, key)) for key in keys})
-    tokenizer = recipe.tokenizer.model_copy(update={"path": absolute(recipe.tokenizer.path)})
+    source = recipe.source.model_copy(update={key: changed(getattr(recipe.source, key)) for key in keys})
+    tokenizer = recipe.tokenizer.model_copy(update={"path": changed(recipe.tokenizer.path)})
     model = recipe.model
     if recipe.pretrained is not None:
-        if (base / recipe.pretrained).is_dir():  # otherwise it is a name on the hub
-            model = model.model_copy(update={"pretrained": absolute(recipe.pretrained)})
+        if pretrained:
+            model = model.model_copy(update={"pretrained": changed(recipe.pretrained)})
     elif getattr(model, "embeddings", None) not in (None, *NO_FILE):
-        model = model.model_copy(update={"embeddings": absolute(model.embeddings)})
+        model = model.model_copy(update={"embeddings": changed(model.embeddings)})
     return recipe.model_copy(update={"source": source, "tokenizer": tokenizer, "model": model})
 
 

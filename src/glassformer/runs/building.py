@@ -18,10 +18,11 @@ from glassformer.interop.huggingface import read_tokenizers
 from glassformer.interop.special_tokens import read_special_tokens
 from glassformer.models.family import Blueprint, blueprint_of, longest
 from glassformer.recipe import Recipe
-from glassformer.recipe.model import suited
+from glassformer.recipe.model import families_for
 from glassformer.registry import FAMILIES
-from glassformer.runs.folder import check_finite, is_run, read_run
+from glassformer.runs.folder import check_finite, read_run
 from glassformer.tasks.task import fresh_model
+from glassformer.writing import is_trained
 
 KEY = "model.pretrained: "  # where a checkpoint to start from is named
 
@@ -38,7 +39,7 @@ def _checkpoint_assets(recipe: Recipe) -> Assets | None:
     tokenizers, special = read_tokenizers(folder), None
     if recipe.task.tokenizers == 2:  # a run of ours without special tokens of a checkpoint has its own
         special = read_special_tokens(folder)
-        if special is None and not is_run(folder):
+        if special is None and not is_trained(folder):
             special = checkpoint_special_tokens(folder, tokenizers)
     return Assets(tokenizers, special_tokens=special)
 
@@ -58,7 +59,7 @@ def build(recipe: Recipe, assets: Assets) -> nn.Module:
 
 def _loaded(name: str) -> nn.Module:
     """The model to start from: of a run of ours, or of a checkpoint from elsewhere."""
-    model = read_run(Path(name)).load_model() if is_run(Path(name)) else load_checkpoint(find(name, KEY))
+    model = read_run(Path(name)).load_model() if is_trained(Path(name)) else load_checkpoint(find(name, KEY))
     check_finite(model, f"{KEY}{name}")
     return model
 
@@ -81,7 +82,7 @@ def _check_fit(blueprint: Blueprint, recipe: Recipe, vocabulary: int) -> None:
     """Refuse a checkpoint of an unsuited family, texts longer than it reads, and tokens that it does not know."""
     task = recipe.task
     if task.answer not in FAMILIES[blueprint.family].answers:
-        families = ", ".join(suited(task.answer))
+        families = ", ".join(families_for(task.answer))
         raise ConfigurationError(f"model.pretrained is a {blueprint.family}: {task.kind} takes one of {families}")
     task.check_checkpoint(blueprint)
     positions, known = longest(blueprint), blueprint.arguments.get("vocabulary")

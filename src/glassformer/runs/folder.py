@@ -51,6 +51,7 @@ from glassformer.runs import legacy
 from glassformer.runs.describing import Description, described, rebuilt
 from glassformer.runs.rounding import restored, rounded
 from glassformer.stopping import at_the_end
+from glassformer.tasks.run import HELD_OUT
 from glassformer.text import Tokenizer
 from glassformer.training.checkpoints import NEWEST, Checkpoints, Selection, load_weights, not_finite, weights
 from glassformer.writing import CHECKSUMS, damage, read_json, replacing, sweep, to_json, write_checksums, write_text
@@ -58,7 +59,7 @@ from glassformer.writing import CHECKSUMS, damage, read_json, replacing, sweep, 
 RECIPE, CONFIG, WEIGHTS = "recipe.toml", "config.json", "model.safetensors"
 FORMAT = 3  # of config.json; 2 was that of Glassformer 0.1
 LOCK = ".lock"  # there while a process trains
-DATA, HELD_OUT, SAMPLE = "data.json", ("valid", "test"), "sample.jsonl"
+DATA, SAMPLE = "data.json", "sample.jsonl"
 OPTIONAL = (*JOINT, *SEPARATE, SPECIAL_TOKENS, SAMPLE)  # files that some runs have
 
 
@@ -118,11 +119,6 @@ def _lock(folder: Path) -> int | None:
         raise RunError(f"{folder} is being trained by another process: choose another folder with --out") from None
     except OSError:
         return None  # on a file system without locks, training goes on without
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a folder is one that training has made."""
-    return (folder / RECIPE).is_file() and (folder / CONFIG).is_file()
 
 
 def is_cut_off(folder: Path) -> bool:

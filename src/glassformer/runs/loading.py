@@ -13,7 +13,7 @@ from glassformer.errors import InputError
 from glassformer.interop import huggingface, load_lora
 from glassformer.interop import load as load_checkpoint
 from glassformer.interop.generation import decode_keys
-from glassformer.interop.special_tokens import IMPORT, read_special_tokens
+from glassformer.interop.special_tokens import read_special_tokens
 from glassformer.models import EncoderDecoder
 from glassformer.models.family import longest
 from glassformer.parts import merged
@@ -26,6 +26,7 @@ from glassformer.tasks.run import Run
 from glassformer.tasks.task import Task
 from glassformer.text import SpecialTokens
 from glassformer.training import resolve
+from glassformer.writing import IMPORT
 
 UNLIMITED = 2**31 - 1
 
@@ -41,8 +42,8 @@ def load(
     `checkpoint` is a step, "best" or "last". Of an unfinished run, the checkpoint is used that training would end with.
     """
     path = Path(path)
-    if not path.exists() and str(path) in shipped():
-        path = shipped()[str(path)].folder
+    if not path.exists() and (model := shipped().get(str(path))) is not None:
+        path = model.folder
     imported = (path / IMPORT).is_file()
     if imported and checkpoint is not None:
         raise InputError(f"{path} was imported and has no checkpoints: leave out the checkpoint")

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.interop.huggingface import JOINT, SEPARATE
-from glassformer.recipe import to_toml
+from glassformer.recipe import to_toml, with_paths
 from glassformer.runs import folder as files
-from glassformer.runs.folder import is_run
 from glassformer.tasks.run import Run
-from glassformer.writing import write_text
+from glassformer.writing import is_trained, write_text
 
 ASSETS = Path(__file__).parents[1] / "assets"
 CARD = "card.md"
@@ -38,7 +37,7 @@ class Shipped:
 def shipped() -> dict[str, Shipped]:
     """The models that ship, by name."""
     folders = sorted(ASSETS.iterdir()) if ASSETS.is_dir() else []
-    return {folder.name: Shipped(folder.name, folder) for folder in folders if is_run(folder)}
+    return {folder.name: Shipped(folder.name, folder) for folder in folders if is_trained(folder)}
 
 
 def ship(run: Run, folder: Path) -> None:
@@ -46,14 +45,7 @@ def ship(run: Run, folder: Path) -> None:
     if run.path is None:
         raise ValueError("only a run in a folder can be shipped")
     folder.mkdir(parents=True, exist_ok=True)
-    source = run.recipe.source
-    names = {
-        key: Path(value).name
-        for key, value in source.model_dump().items()
-        if key in ("train", "valid", "test") and value
-    }
-    recipe = run.recipe.model_copy(update={"source": source.model_copy(update=names)})
-    write_text(folder / files.RECIPE, to_toml(recipe))
+    write_text(folder / files.RECIPE, to_toml(with_paths(run.recipe, lambda path: Path(path).name)))
     write_text(folder / files.CONFIG, (run.path / files.CONFIG).read_text(encoding="utf-8"))
     for name in (*JOINT, *SEPARATE):
         if (run.path / name).is_file():

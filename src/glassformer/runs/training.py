@@ -20,7 +20,7 @@ from glassformer.evaluation import drawn
 from glassformer.interop import save_lora
 from glassformer.models.family import blueprint_of
 from glassformer.parts import adapt, merged
-from glassformer.recipe import Recipe, Tune, anchored, same
+from glassformer.recipe import Recipe, Tune, same, with_absolute_paths
 from glassformer.runs import folder as files
 from glassformer.runs.building import build, prepare_corpus
 from glassformer.runs.embedding import fill
@@ -31,7 +31,7 @@ from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
 from glassformer.training.loop import TRAIN_LOSS
 from glassformer.training.tuning import choose
-from glassformer.writing import damage, read_json
+from glassformer.writing import damage, is_trained, read_json
 
 SAMPLED = 500  # training examples whose loss is measured at each validation, at most
 ADAPTER = "adapter"  # the folder of what LoRA has learned, as `peft` has it
@@ -65,7 +65,7 @@ def train(
 ) -> Run:
     """Train what the recipe says into the folder `out`; `base` is where the recipe's paths start from."""
     listener = listener or Listener()
-    recipe = anchored(recipe, base or Path.cwd())
+    recipe = with_absolute_paths(recipe, base or Path.cwd())
     with distribution(recipe.train.device, recipe.train.strategy) as place, ExitStack() as held:
         place.alone(lambda: _check_place(out, resume))
         place.alone(lambda: held.enter_context(files.reserved(out)))
@@ -193,7 +193,7 @@ def _check_run(recipe: Recipe, out: Path, resume: bool) -> None:
     """Refuse to train over something else, and to resume with another model; a beginning that was cut off is no run."""
     if files.is_cut_off(out):
         return
-    if not files.is_run(out):
+    if not is_trained(out):
         for name in (files.RECIPE, files.CONFIG):
             if (out / name).exists():
                 raise RunError(f"{out} holds a {name} but no run: choose another folder with --out")
@@ -223,7 +223,7 @@ def _check_beam(recipe: Recipe, model: nn.Module) -> None:
 
 def _write_setting(recipe: Recipe, out: Path, corpus: Corpus, model: nn.Module) -> None:
     """Write all of a run but its weights; refuse to resume with other data."""
-    if files.is_run(out) and (out / files.DATA).exists():
+    if is_trained(out) and (out / files.DATA).exists():
         before = read_json(out / files.DATA, files.DataFacts).checksums
         tokenizers = [tokenizer.to_json() for tokenizer in files.read_tokenizers(out)]
         if tokenizers != [each.to_json() for each in corpus.assets.tokenizers] or before != corpus.checksums:

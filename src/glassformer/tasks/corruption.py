@@ -100,7 +100,7 @@ class CorruptCollator:
 class Denoiser(GapFiller[DocumentEvaluation], Writer):
     """A trained model that writes what is missing: `run.restore(["Thank you <extra_id_0> me to your party"])`."""
 
-    looks: ClassVar[str] = "cross"
+    attention_kind: ClassVar[str] = "cross"
     opens_with: ClassVar[str] = "AutoModelForSeq2SeqLM and AutoTokenizer"
     exports: ClassVar[dict[str, Any]] = {"splits_special": False}  # the tokenizer knows sentinels in a text
     gap: ClassVar[str] = SENTINEL.format(0)

@@ -101,7 +101,7 @@ class TextCollator:
     def of(cls, corpus: Corpus, model: nn.Module) -> TextCollator:
         """For a model that learns from a corpus."""
         tokenizer = corpus.assets.tokenizers[0]
-        return cls(corpus.splits["train"], tokenizer.pad, tokenizer.end if tells_segments(model) else None)
+        return cls(corpus.splits["train"], tokenizer.pad, tokenizer.end if uses_segments(model) else None)
 
     def __call__(self, rows: NDArray[Any], rng: np.random.Generator) -> TextBatch:
         source, mask, target = both_sides(self.pairs, rows, self.pad)
@@ -121,7 +121,7 @@ def segments_of(tokens: Tensor, between: int) -> Tensor:
     return (ends.cumsum(dim=1) - ends.long()).clamp_max(1)
 
 
-def tells_segments(model: nn.Module) -> bool:
+def uses_segments(model: nn.Module) -> bool:
     """Whether the model is told which of two texts a token is from."""
     blueprint: Any = getattr(model, "blueprint", None)
     return blueprint is not None and bool(blueprint.arguments.get("segments", 1) > 1)

@@ -124,7 +124,7 @@ class Labeller(Run):
             [float(row in predicted and predicted[row].label == label) for row, (_, label, *_) in enumerate(examples)]
         )
 
-    def said(self, text: Any) -> str:
+    def output_of(self, text: Any) -> str:
         return self.classify([text])[0].label
 
     def name_of(self, example: Any) -> str:

@@ -24,7 +24,7 @@ from glassformer.looking.look import Look, look_of
 from glassformer.looking.record import record
 from glassformer.parts import pad
 from glassformer.recipe import Recipe
-from glassformer.tasks.gathering import segments_of, tells_segments
+from glassformer.tasks.gathering import segments_of, uses_segments
 from glassformer.text import Tokenizer
 from glassformer.writing import damage
 
@@ -84,7 +84,7 @@ class Run:
 
     options: ClassVar[frozenset[str]] = frozenset()  # what `evaluate` takes beside examples: beam, int8, rouge
     reads_images: ClassVar[bool] = False  # it reads files, and `evaluate` can leave some out and tell `complain` so
-    looks: ClassVar[str] = "encoder"  # the attention that `look` shows
+    attention_kind: ClassVar[str] = "encoder"  # the attention that `look` shows
     opens_with: ClassVar[str] = ""  # the classes of `transformers` that open what is exported
     exports: ClassVar[dict[str, Any]] = {}  # what else `Exported` is told
 
@@ -247,9 +247,9 @@ class Run:
 
     def inputs(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor | None, ...]:
         """What the model takes: tokens (B, T), which are real, and which of two texts each is from, if it is told."""
-        return tokens, mask, segments_of(tokens, self.tokenizer.end) if tells_segments(self.model) else None
+        return tokens, mask, segments_of(tokens, self.tokenizer.end) if uses_segments(self.model) else None
 
-    def said(self, text: Any) -> str:
+    def output_of(self, text: Any) -> str:
         """What the run answers to a text that is looked at, if anything."""
         return ""
 
@@ -258,13 +258,13 @@ class Run:
         ids = self.read(text)
         names = self.tokenizer.tokens(ids)
         inputs = self.inputs(torch.tensor([ids], device=self.device))
-        return self.recorded(inputs, names, names, self.said(text))
+        return self.recorded(inputs, names, names, self.output_of(text))
 
     def recorded(self, inputs: Sequence[Any], rows: list[str], columns: list[str], output: str) -> Look:
         """What the model attends to, given some inputs; `rows` and `columns` are the names of what attends to what."""
         with record(self.model) as trace, torch.inference_mode():
             self.model(*inputs)
-        return look_of(trace, self.looks, rows, columns, output)
+        return look_of(trace, self.attention_kind, rows, columns, output)
 
     # --- other formats
 

@@ -55,6 +55,7 @@ class Task(Section):
     framed: ClassVar[bool] = False  # whether texts have a start, and an end after each, as encoders expect
     drawn: ClassVar[set[str]] = set()  # options that matter in training only, not for the prepared rows
     varies: ClassVar[bool] = False  # whether training examples can be varied: see `varied`
+    varied_by: ClassVar[tuple[str, ...]] = ()  # options that make an example's views differ
     threads: ClassVar[bool] = False  # whether `clean` is done by several threads, as it waits for files
     block: ClassVar[int] = 10_000  # examples that are read and cleaned together
     keeps_sample: ClassVar[bool] = False  # whether some training examples are kept for a baseline
@@ -124,7 +125,9 @@ class Task(Section):
         """The labels that occur in training, sorted."""
         counts = Counter(label for example in examples for label in self.labels_of(example))
         if len(counts) == 1:
-            raise DataError(f"there is nothing to tell apart: the only label in training is {next(iter(counts))!r}")
+            raise DataError(
+                f"every training example has the label {next(iter(counts))!r}: a classifier needs two labels or more"
+            )
         if len(counts) > MOST_LABELS and 2 * len(counts) > counts.total():
             raise DataError(
                 f"{counts.total():,} examples have {len(counts):,} different labels, such as {next(iter(counts))!r}: "

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, Stopped, TrainingError
-from glassformer.stopping import Interrupted, Listener
+from glassformer.stopping import Interrupted, SignalListener
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.protocol import Batch, Loss
 from glassformer.training.averaging import MovingAverage
@@ -85,7 +85,7 @@ class Trainer:
         self._unfreezing = Unfreezing(model, unfreeze) if unfreeze else None
         self._average = MovingAverage(model, options.ema) if options.ema else None
         self._folder, self._checkpoints = folder, Checkpoints(folder, max(options.keep, options.average))
-        self._meter, self._pace, self._signals, self._clock = Meter(self.device), Pace(clock), Listener(), clock
+        self._meter, self._pace, self._signals, self._clock = Meter(self.device), Pace(clock), SignalListener(), clock
         self.step = 0
         self.steps = options.steps if options.minutes is None else None  # which is unknown until `_fix_steps`
         self._lr_factor = schedule(options, 0 if options.minutes is None else UNKNOWN)

@@ -26,7 +26,7 @@ from glassformer.training.distribution import local, sharded, whole
 if TYPE_CHECKING:
     from glassformer.recipe import Train
 
-Named = dict[str, nn.Parameter]
+NamedParameters = dict[str, nn.Parameter]
 
 
 class Optimiser:
@@ -67,7 +67,12 @@ class Adam:
     """
 
     def __init__(
-        self, named: Named, lr: float, betas: tuple[float, float], epsilon: float = 1e-8, weight_decay: float = 0.0
+        self,
+        named: NamedParameters,
+        lr: float,
+        betas: tuple[float, float],
+        epsilon: float = 1e-8,
+        weight_decay: float = 0.0,
     ) -> None:
         self.named, self.lr, self.betas, self.epsilon, self.weight_decay = named, lr, betas, epsilon, weight_decay
         self.means = {name: torch.zeros_like(parameter) for name, parameter in named.items()}
@@ -115,7 +120,7 @@ class Muon:
     wide one with the transpose of a tall one, and made orthogonal together, which is much faster for small matrices.
     """
 
-    def __init__(self, named: Named, lr: float, weight_decay: float = 0.0, momentum: float = 0.95) -> None:
+    def __init__(self, named: NamedParameters, lr: float, weight_decay: float = 0.0, momentum: float = 0.95) -> None:
         self.lr, self.weight_decay, self.decay = lr, weight_decay, momentum
         shapes = {name: tuple(sorted(parameter.shape)) for name, parameter in named.items()}
         self.stacks = [

@@ -73,11 +73,11 @@ def data(
     """
     from glassformer.cli.describing import describe
     from glassformer.cli.progress import TrainingProgress
-    from glassformer.recipe import anchored, base_of, find_recipe, read_recipe
+    from glassformer.recipe import base_of, find_recipe, read_recipe, with_absolute_paths
     from glassformer.runs import prepare_corpus
 
     path = find_recipe(recipe)
-    read = anchored(read_recipe(path, changes), base_of(path))  # as train does, which then finds it in the cache
+    read = with_absolute_paths(read_recipe(path, changes), base_of(path))  # as train does, so that it finds the cache
     with TrainingProgress() as progress:
         corpus = prepare_corpus(read, progress.stage)
     describe(corpus, samples, as_json)

@@ -20,7 +20,7 @@ from glassformer.cli.choosing import RUNS
 from glassformer.cli.options import AsJson, path_of
 from glassformer.errors import InputError
 from glassformer.locking import held
-from glassformer.writing import RUN_FILES, is_trained
+from glassformer.writing import IMPORT, RUN_FILES, is_run
 
 DEPTH = 3  # of folders within folders, such as those of a comparison
 State = Literal["training", "unfinished", "finished", "imported", "damaged"]
@@ -90,7 +90,7 @@ def _row(run: Listed) -> tuple[str, ...]:
 def _folders(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
     """The run folders in a folder, which may be one itself."""
     some = any((folder / name).is_file() for name in RUN_FILES) and (folder / "checkpoints").is_dir()
-    if some or is_trained(folder) or (folder / "import.json").is_file():
+    if some or is_run(folder):
         yield folder
     elif depth:
         with suppress(OSError):  # of a folder that cannot be read
@@ -100,7 +100,7 @@ def _folders(folder: Path, depth: int = DEPTH) -> Iterator[Path]:
 
 
 def _listed(folder: Path) -> Listed:
-    imported, finished = (folder / "import.json").is_file(), (folder / "model.safetensors").is_file()
+    imported, finished = (folder / IMPORT).is_file(), (folder / "model.safetensors").is_file()
     state: State = "imported" if imported else "finished" if finished else "unfinished"
     if held(folder / ".lock"):
         state = "training"

@@ -265,7 +265,7 @@ class Answerer(Run):
         """A question and its context as the tokens that the model reads: of a long context, the first window."""
         return self._rows([text])[0].window.tokens
 
-    def said(self, text: tuple[str, str]) -> str:
+    def output_of(self, text: tuple[str, str]) -> str:
         return self.answer([text])[0].text
 
     def shown(self, examples: Examples, found: AnswerEvaluation) -> list[str]:

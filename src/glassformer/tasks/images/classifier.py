@@ -84,7 +84,7 @@ class ImageClassifier(Labeller):
         """What the patches of an image attend to; they are named by their row and column."""
         side = range(self.task.size // self.model.blueprint.arguments["patch"])
         names = ["class", *(f"{row + 1},{column + 1}" for row in side for column in side)]
-        return self.recorded([self._inputs([self.see(text)])], names, names, self.said(text))
+        return self.recorded([self._inputs([self.see(text)])], names, names, self.output_of(text))
 
     def name_of(self, example: Any) -> str:
         return str(example[2])

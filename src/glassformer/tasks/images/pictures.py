@@ -5,7 +5,6 @@ B images in a batch, S pixels on a side, C colours
 
 from __future__ import annotations
 
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
@@ -24,8 +23,6 @@ from glassformer.files import check_file
 if TYPE_CHECKING:
     from glassformer.tasks.images import ImagesTask
 
-# What can be read is read. The filter is set once: threads that set and reset it would lose the warnings of others.
-warnings.filterwarnings("ignore", module=r"PIL\b")
 MODES = {1: "L", 3: "RGB"}
 LARGE, ONE = 1 << 24, Lock()  # images of more pixels are read by one thread at a time, for the sake of memory
 DEEP = 257  # between shades of 16 bits and of 8: 65,535 is 255

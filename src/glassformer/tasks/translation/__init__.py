@@ -114,6 +114,7 @@ class TranslationTask(Task):
     answer: ClassVar[str] = "target"
     tokenizers: ClassVar[int] = 2
     varies: ClassVar[bool] = True
+    varied_by: ClassVar[tuple[str, ...]] = ("swap_names",)
     writes: ClassVar[bool] = True
     scores: ClassVar[tuple[str, ...]] = ("loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL")
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"model": {"family": "transformer"}}

@@ -111,7 +111,7 @@ class Translator(Writer):
     """A trained model from text to text: `run.translate(["5 May 2031"], beam=5)`."""
 
     options: ClassVar[frozenset[str]] = frozenset({"beam", "int8", "rouge"})
-    looks: ClassVar[str] = "cross"
+    attention_kind: ClassVar[str] = "cross"
     opens_with: ClassVar[str] = "AutoModelForSeq2SeqLM and AutoTokenizer"
 
     def translate(

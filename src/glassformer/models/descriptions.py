@@ -1,6 +1,6 @@
 """What the arguments of families mean, each said once: for the reference of recipes and for error messages."""
 
-WORDS: dict[str, str] = {
+DESCRIPTIONS: dict[str, str] = {
     "activation": "activation function of the feed-forward parts",
     "answer": "what the model gives: a target, the next token, words, classes, tags, a span or vectors",
     "attention": "how the decoder attends to the source",
