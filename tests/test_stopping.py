@@ -37,6 +37,38 @@ with stoppable():
         except BaseException:
             pass  # a library that swallows everything
 """
+TRAINED = """
+import ctypes, sys, threading
+from pathlib import Path
+from glassformer.stopping import SignalListener, stoppable
+
+def save(number):
+    (Path(sys.argv[1]) / "saved").write_text(str(number))
+    return "saved"
+
+with stoppable(), SignalListener() as signals, signals.interrupting(save):
+    threading.Timer(0.3, lambda: print(flush=True)).start()  # when this thread is deaf
+    mutex = ctypes.create_string_buffer(64)
+    libc = ctypes.CDLL(None)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+"""
+HEARD = """
+import sys, time
+from glassformer.stopping import Interrupted, SignalListener, stoppable
+
+with stoppable():
+    with SignalListener() as signals:
+        print(flush=True)
+        while not signals.received:
+            time.sleep(0.01)
+        time.sleep(1.5)  # it is saved, which may take longer than a library may be deaf
+        try:
+            with signals.interrupting():
+                pass
+        except Interrupted:
+            sys.exit(5)
+"""
 FORKED = """
 import os, signal, sys, time
 from glassformer.stopping import stoppable
@@ -73,6 +105,17 @@ def test_a_library_that_does_not_hear_signals_is_ended_all_the_same(tmp_path: Pa
     assert found == code
     assert seconds < 5  # 1 on an idle machine
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_deaf_library_computes_for_is_saved(tmp_path: Path) -> None:
+    found, seconds = ended(TRAINED, tmp_path, signal.SIGTERM)
+    assert found == 143
+    assert seconds < 5
+    assert (tmp_path / "saved").read_text() == "15"
+
+
+def test_who_has_heard_a_signal_may_take_its_time(tmp_path: Path) -> None:
+    assert ended(HEARD, tmp_path, signal.SIGINT)[0] == 5
 
 
 def test_a_library_that_swallows_every_exception_is_ended_too(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 `stoppable` ends a command at once and without a message, with exit code 130 or 143. Python hears a signal only between
 two steps of its own; where a library works on for long (the training of a tokenizer, say), a thread ends the process.
-`Listener` lets training end by itself: after the current step, with its state saved.
+`SignalListener` lets training end by itself, with its state saved.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 DEAF, SLOW = 1.0, 10.0  # seconds until a signal that Python has not heard, or not obeyed, ends the process
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _open: list[Callable[[], None]] = []  # what is to be cleaned up, in the order in which it was begun
 _heard = threading.Event()
+_listeners: list[SignalListener] = []  # the one that is open, if any
+_taken: list[int] = []  # the signals that listeners have heard
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # the signals of a child are not ours
 
@@ -60,16 +62,29 @@ def stoppable() -> Iterator[None]:
 
 def _watch(wake: socket.socket) -> None:
     """End the process soon after a signal, if that is still to be done; the operating system tells of each signal."""
+    taken = len(_taken)
     with wake:
         while received := wake.recv(1):
-            if received[0] in SIGNALS:
-                time.sleep(DEAF)
-                if _heard.is_set():
-                    time.sleep(SLOW - DEAF)
-                while _open:
-                    with suppress(Exception):
-                        _open.pop()()
-                os._exit(128 + received[0])
+            if received[0] not in SIGNALS:
+                continue
+            time.sleep(DEAF)
+            while _listeners and len(_taken) == taken and not _heard.is_set():
+                _listeners[-1].end_deaf(received[0])
+                time.sleep(0.1)
+            if len(_taken) > taken:
+                taken += 1
+                continue  # a listener ends the work
+            if _heard.is_set():
+                time.sleep(SLOW - DEAF)
+            _end(received[0])
+
+
+def _end(number: int) -> NoReturn:
+    """Clean up, and end the process."""
+    while _open:
+        with suppress(Exception):
+            _open.pop()()
+    os._exit(128 + number)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -99,35 +114,53 @@ class SignalListener:
     def __init__(self) -> None:
         self.received = 0
         self._may_interrupt = False
+        self._save: Callable[[int], object] | None = None
+        self._ending = threading.Lock()
         self._previous_handlers: dict[int, Any] = {}
-        self._woken = -1
 
     def __enter__(self) -> SignalListener:
         if threading.current_thread() is threading.main_thread():  # Python delivers signals to no other thread
-            self._woken = signal.set_wakeup_fd(-1)
             self._previous_handlers = {number: signal.signal(number, self._receive) for number in SIGNALS}
+            _listeners.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._previous_handlers:
-            signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
-        for number, handler in self._previous_handlers.items():
-            signal.signal(number, handler)
-        self._previous_handlers = {}
+        self._restore_handlers()
+        if self in _listeners:
+            _listeners.remove(self)
 
     @contextmanager
-    def interrupting(self) -> Iterator[None]:
-        """While this context is open, a signal raises Interrupted; so does one that has come before."""
-        self._may_interrupt = True
+    def interrupting(self, save: Callable[[int], object] | None = None) -> Iterator[None]:
+        """While this context is open, a signal raises Interrupted; so does one that has come before.
+
+        Where a library works on for long and Python does not hear the signal, another thread calls `save` with its
+        number and ends the process with what that returns as a message.
+        """
+        self._may_interrupt, self._save = True, save
         try:
             if self.received:
                 raise Interrupted
             yield
         finally:
             self._may_interrupt = False
+            with self._ending:  # which is never released where the process is being ended
+                self._save = None
+
+    def end_deaf(self, number: int) -> None:
+        """End the process after a signal that Python does not hear, if there is a way to save the work."""
+        with self._ending:
+            if self._save is not None and not self.received:
+                sys.stderr.write(f"glassformer: {self._save(number)}\n")
+                _end(number)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received = number
-        self.__exit__()
+        _taken.append(number)
+        self._restore_handlers()
         if self._may_interrupt:
             raise Interrupted
+
+    def _restore_handlers(self) -> None:
+        for number, handler in self._previous_handlers.items():
+            signal.signal(number, handler)
+        self._previous_handlers = {}

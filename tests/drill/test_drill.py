@@ -13,7 +13,7 @@ import pytest
 from drill.engine import Broken, Outcome, judge
 from drill.schemas import drawn, toml
 
-CASES = 150
+CASES = 250
 
 
 @pytest.mark.drill

@@ -268,3 +268,15 @@ def test_resuming_a_finished_run_keeps_its_weights_though_its_best_checkpoint_is
     train(made, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == before
     assert gf.load(tmp_path / "run", "cpu").translate(["a b"])
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("left", [{"config.json"}, {"config.json", "tokenizer.json"}, {"config.json", "data.json"}])
+def test_a_beginning_that_was_cut_off_is_begun_again(tmp_path: Path, resume: bool, left: set[str]) -> None:
+    asked, out = recipe(IDLE, {"train": {"steps": 2}}), tmp_path / "run"
+    whole = weights(train(asked, out).model)
+    for path in out.iterdir():
+        if path.name not in left:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    again = weights(train(asked, out, resume=resume).model)
+    assert all(torch.equal(whole[name], again[name]) for name in whole)

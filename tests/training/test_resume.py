@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from glassformer.errors import Stopped, TrainingError
 from glassformer.tasks.translation import translation_loss
@@ -82,6 +82,28 @@ def test_stopped_by_a_signal_and_resumed_is_as_if_nothing_had_been(tmp_path: Pat
         )
     run(tmp_path / "b", resume=True, **wish)
     assert_same(tmp_path / "a", tmp_path / "b", 12)
+
+
+def test_a_step_that_a_signal_interrupts_is_taken_again(tmp_path: Path) -> None:
+    """Its batch and its random numbers are those of an undisturbed training."""
+
+    def train(name: str, stop: bool = False, resume: bool = False) -> None:
+        losses: list[Tensor] = []
+
+        def loss(model: Any, batch: Any) -> Tensor:
+            losses.append(torch.rand(()))  # as dropout draws
+            if stop and len(losses) == 5:
+                os.kill(os.getpid(), signal.SIGTERM)
+                pytest.fail("the signal was not heard")
+            return translation_loss(model, batch) * losses[-1]
+
+        Trainer(model(), FakeBatches(), options(steps=9, save_every=100), tmp_path / name, loss).run(resume)
+
+    train("a")
+    with pytest.raises(Stopped, match="state saved at step 4"):
+        train("b", stop=True)
+    train("b", resume=True)
+    assert_same(tmp_path / "a", tmp_path / "b", 9)
 
 
 def test_what_was_counted_before_a_stop_is_told_after_it(tmp_path: Path) -> None:

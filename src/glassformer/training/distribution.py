@@ -114,10 +114,18 @@ class Distribution:
 
     def random_state(self) -> list[str]:
         """The generator states of every rank, in hexadecimal: CPU, then the device if it is not the CPU."""
-        own = [torch.get_rng_state()]
-        if self.device.type != "cpu":
-            own.append(torch.get_device_module(self.device).get_rng_state())
-        return [bytes(each.tolist()).hex() for each in self.gather(torch.cat(own))]
+        return [bytes(each.tolist()).hex() for each in self.gather(torch.cat(self.own_random_state()))]
+
+    def own_random_state(self) -> list[Tensor]:
+        """The generator states of this rank: CPU, then the device if it is not the CPU."""
+        on_device = [] if self.device.type == "cpu" else [torch.get_device_module(self.device).get_rng_state()]
+        return [torch.get_rng_state(), *on_device]
+
+    def set_random_state(self, own: list[Tensor]) -> None:
+        """Continue from `own_random_state`."""
+        torch.set_rng_state(own[0])
+        for state in own[1:]:
+            torch.get_device_module(self.device).set_rng_state(state)
 
     def load_random_state(self, saved: list[str], seed: int) -> None:
         """Continue from `random_state`; a rank without a saved state, or on another kind of device, is seeded."""
@@ -127,9 +135,7 @@ class Distribution:
             self.seed(seed)
             return
         state = torch.tensor(list(both), dtype=torch.uint8)
-        torch.set_rng_state(state[:size])
-        if not on_cpu:
-            torch.get_device_module(self.device).set_rng_state(state[size:])
+        self.set_random_state([state[:size]] if on_cpu else [state[:size], state[size:]])
 
     def alone(self, work: Callable[[], Result]) -> Result | None:
         """Call `work` on rank 0 while the other ranks wait; if it fails, all ranks fail."""

@@ -12,7 +12,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
@@ -131,7 +131,8 @@ class Trainer:
     def advance(self, batches: Iterator[Batch]) -> bool:
         """Do one optimiser step on the batches of this rank; return whether any rank received a signal to stop."""
         world = self.distribution.world
-        loss, *counted = self._gradients(batches)
+        with self._undone_by_signals():
+            loss, *counted = self._gradients(batches)
         targets, tokens, padded_tokens, stop = self.distribution.count(*counted, self._signals.received)
         loss = self.distribution.sum(loss)
         if self._unfreezing is not None:
@@ -206,6 +207,30 @@ class Trainer:
             raise TrainingError("there is nothing to train on: the data gives no batch")
         return total, targets, tokens, padded_tokens
 
+    @contextmanager
+    def _undone_by_signals(self, weights_kept: bool = True) -> Iterator[None]:
+        """While this context is open, a signal ends the training with the state from before it.
+
+        With several ranks it ends later, since the others wait for this one; and unless the weights are kept as they
+        are, only when Python hears the signal.
+        """
+        if self.distribution.world > 1:
+            yield
+            return
+        place, random = self.batches.state_dict(), self.distribution.own_random_state()
+
+        def save(number: int) -> Stopped:
+            self.batches.load_state_dict(place)
+            self.distribution.set_random_state(random)
+            self._save()
+            return Stopped(number, self.step)
+
+        try:
+            with self._signals.interrupting(save if weights_kept else None):
+                yield
+        except Interrupted:
+            raise save(self._signals.received) from None
+
     def _stop(self) -> NoReturn:
         """End the training because of a signal."""
         raise Stopped(self._signals.received or signal.SIGTERM, self.step)
@@ -268,15 +293,10 @@ class Trainer:
 
         A signal interrupts it, unless other ranks are waiting: what is saved then knows that it is to be done again.
         """
-        random = self.distribution.random_state()
-        try:
-            with nullcontext() if self._average is None else self._average.applied():
-                self._gather()
-                metrics = self.distribution.alone(lambda: self._call_validate(validate))
-        except Interrupted:
-            self.distribution.load_random_state(random, self.options.seed)
-            self._save()
-            self._stop()
+        averaged = nullcontext() if self._average is None else self._average.applied()
+        with self._undone_by_signals(weights_kept=self._average is None), averaged:
+            self._gather()
+            metrics = self.distribution.alone(lambda: self._call_validate(validate))
         self._validated = self.step
         value = self.distribution.broadcast(math.nan if metrics is None else metrics[self.options.watch])
         named = {name if name == TRAIN_LOSS else f"valid_{name}": value for name, value in (metrics or {}).items()}
@@ -289,7 +309,7 @@ class Trainer:
     def _call_validate(self, validate: Validate) -> dict[str, float]:
         self.model.eval()
         try:
-            with self._signals.interrupting() if self.distribution.world == 1 else nullcontext(), torch.no_grad():
+            with torch.no_grad():
                 metrics = validate(self.model)
         finally:
             self.model.train()

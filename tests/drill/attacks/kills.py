@@ -112,9 +112,10 @@ def scenarios(world: World) -> list[Scenario]:
     found.append(_resuming("translation", recipes["translation"]))
     found.append(_data(recipes["translation"]))
     exported = world.exported["language-modelling"]
-    found.append(_exchange("import", ("import", str(exported), "made"), "made"))
     run = str(world.run("language-modelling"))
-    found.append(_exchange("export", ("export", "--run", run, "made"), "made"))
+    for arguments in (("import", str(exported), "made"), ("export", "--run", run, "made")):
+        found.append(_exchange(arguments[0], arguments, _nothing))
+        found.append(_exchange(f"{arguments[0]}-over", (*arguments, "--force"), _something_else))
     found.append(_comparison(world))
     found.append(_vectors(world))
     return found
@@ -194,7 +195,14 @@ def _data(recipe: Path) -> Scenario:
     return Scenario("data", ("data", str(recipe)), _nothing, recover, result)
 
 
-def _exchange(name: str, arguments: Arguments, folder: str) -> Scenario:
+def _something_else(bench: Bench) -> None:
+    """There is a folder already, and what is in it is to be written over."""
+    (bench.work / "made").mkdir()
+    for name in ("config.json", "README.md"):
+        (bench.work / "made" / name).write_text("{}", encoding="utf-8")
+
+
+def _exchange(name: str, arguments: Arguments, prepare: Callable[[Bench], None]) -> Scenario:
     """An import or an export: the same command completes it, if need be with --force."""
 
     def recover(bench: Bench, arguments: Arguments, again: bool) -> None:
@@ -207,10 +215,10 @@ def _exchange(name: str, arguments: Arguments, folder: str) -> Scenario:
             raise Broken(f"the {name} cannot be done again: {outcome.last}")
 
     def result(bench: Bench) -> dict[str, Any]:
-        files = [path for path in sorted((bench.work / folder).rglob("[!.]*")) if path.is_file()]
+        files = [path for path in sorted((bench.work / "made").rglob("[!.]*")) if path.is_file()]
         return {str(path.relative_to(bench.work)): path.read_bytes() for path in files}
 
-    return Scenario(name, arguments, _nothing, recover, result)
+    return Scenario(name, arguments, prepare, recover, result)
 
 
 def _comparison(world: World) -> Scenario:
