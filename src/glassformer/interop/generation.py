@@ -177,6 +177,9 @@ def checkpoint_special_tokens(
     def ids(key: str) -> list[int]:
         return check(key, settings[key]) if key in settings else []
 
+    path, said = _settings(folder)
+    if said.get("eos_token_id", target.end) is None:
+        raise InputError(f"{path}: eos_token_id is null, so that no output would ever end: give it the id of a token")
     ends = ids("eos_token_id")
     if not ends:
         raise InputError(f"{folder}: eos_token_id is an empty list: at least one token must end an output")
