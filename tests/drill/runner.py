@@ -135,9 +135,9 @@ def main() -> None:
     started = time.monotonic()
     report = Report(options.seed)
     try:
-        world = build(home / "world")
-        cases = chosen(world, options.seed, options.cases, options.only)
         with contextlib.suppress(KeyboardInterrupt):  # what was found until then is reported
+            world = build(home / "world")
+            cases = chosen(world, options.seed, options.cases, options.only)
             for result in in_processes(cases, home, options.jobs):
                 report.results.append(result)
                 if options.only:

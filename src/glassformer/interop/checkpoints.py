@@ -123,7 +123,7 @@ def read_object(path: Path, if_missing: str) -> Config:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     if not isinstance(config, dict):
-        raise InputError(f"{path} must hold an object, not {type(config).__name__}")
+        raise InputError(f"{path} holds no JSON object")
     return config
 
 
@@ -186,10 +186,10 @@ def _weight_files(folder: Path) -> list[Path]:
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():
         try:
-            names = json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()
+            names = read_object(folder / INDEX, "")["weight_map"].values()
             files = sorted({folder / Path(name).name for name in names})
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise InputError(f"{folder / INDEX} is damaged: {error}") from None
+        except (KeyError, AttributeError, TypeError):
+            raise InputError(f"{folder / INDEX} has no weight_map from the names of weights to files") from None
         if absent := [path.name for path in files if not path.is_file()]:
             raise InputError(f"{folder / INDEX} names {absent[0]}, which is not there")
         return files
