@@ -33,6 +33,7 @@ from drill.files import Fault, Tracer
 
 LIMIT = 60.0  # seconds of the processor that a command may take
 HEARD = 2.0  # the same, in which it ends after SIGTERM
+LARGE, UPDATED = 5e8, 2e8  # bytes of memory beyond which a model takes longer: so many are updated and saved a second
 SLOW = 3.0  # the clock may show so many times more, while other processes have the cores
 LATE = 20.0  # seconds on the clock in which what a command leaves running ends
 MEMORY = 2 << 30  # bytes that a command may use
@@ -185,7 +186,7 @@ def judge(outcome: Outcome, may_need_memory: bool = False) -> None:
         raise Broken(f"no end after {outcome.seconds:.0f} s of work", f"no end: {outcome.arguments[0]}")
     if code < 0:
         raise Broken(f"killed by {signal.Signals(-code).name}: {outcome.last[:200]}")
-    if outcome.memory > MEMORY or (NO_MEMORY in err and not may_need_memory):
+    if not may_need_memory and (outcome.memory > MEMORY or NO_MEMORY in err):
         raise Broken(f"{outcome.memory / 2**20:.0f} MB of memory", f"memory: {outcome.arguments[0]}")
     if code == STOPPED and outcome.stopped:
         return
@@ -260,10 +261,11 @@ def _ended(child: int, seconds: float) -> bool:
 
 
 def _ends_in(child: int, seconds: float) -> bool:
-    """Whether a process ends within so many seconds of the processor."""
+    """Whether a process ends within so many seconds of the processor; one with a large model may take longer."""
     used, started = _seconds(child), time.monotonic()
     while not _ended(child, 0.25):
-        if _seconds(child) - used > seconds or time.monotonic() - started > seconds * SLOW + LATE:
+        granted = seconds + max(0.0, _memory(child) - LARGE) / UPDATED
+        if _seconds(child) - used > granted or time.monotonic() - started > granted * SLOW + LATE:
             return False
     return True
 
@@ -272,6 +274,11 @@ def _seconds(process: int) -> float:
     """The processor time that a process has used."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory(process: int) -> int:
+    """The memory that a process uses, in bytes."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def adopt_orphans() -> None:
