@@ -41,8 +41,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": TASK_SIDE - {"static"},
     "runs": TASK_SIDE | {"training"},
     "compare": RUN_SIDE,
+    "suggest": RUN_SIDE,
     "experiments": RUN_SIDE,
-    "cli": RUN_SIDE | {"__version__", "compare", "experiments"},
+    "cli": RUN_SIDE | {"__version__", "compare", "experiments", "suggest"},
     "__init__": RUN_SIDE,
     "__main__": {"cli"},
 }

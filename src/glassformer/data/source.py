@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +23,11 @@ ALIASES: dict[Split, tuple[str, ...]] = {  # what a split is called in folders a
 Found = tuple[tuple[Any, ...], str]  # an example, and the place where it stands: "train.tsv:12"
 
 
+def unpacked(path: Path) -> Path:
+    """The name of a file without the ending of a packed one."""
+    return path.with_suffix("") if path.suffix.lower() in (".gz", ".xz") else path
+
+
 class Source(Section):
     """What a recipe says of a source, and what the source does. Paths start from the folder `base`.
 
@@ -38,6 +43,11 @@ class Source(Section):
         """Register the class."""
         super().__pydantic_init_subclass__(**options)
         register(SOURCES, cls)
+
+    @classmethod
+    def recognised(cls, paths: Sequence[Path]) -> dict[str, Any] | None:
+        """The keys of [source], but for its kind, that read what a user has named; None: it is not for that."""
+        return None
 
     def splits(self, base: Path) -> tuple[Split, ...]:
         """The splits that it has; the others are split off from train."""
@@ -63,9 +73,17 @@ class Source(Section):
 class FileSource(Source):
     """A source of one file per split."""
 
+    endings: ClassVar[tuple[str, ...]] = ()  # of files that it is for, if they are named without a kind
+
     train: str = Field(description="the training file (plain, .gz or .xz)")
     valid: str | None = Field(None, description="the validation file; missing: split off by content hash")
     test: str | None = Field(None, description="the test file; missing: split off by content hash")
+
+    @classmethod
+    def recognised(cls, paths: Sequence[Path]) -> dict[str, Any] | None:
+        """One file with the right ending, packed or not."""
+        fits = len(paths) == 1 and paths[0].is_file() and unpacked(paths[0]).suffix.lower() in cls.endings
+        return {"train": str(paths[0])} if fits else None
 
     def splits(self, base: Path) -> tuple[Split, ...]:
         """Those that have a file."""

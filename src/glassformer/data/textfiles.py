@@ -123,6 +123,12 @@ def lines(path: Path, report: Report) -> Iterator[str | BadRow]:
                 yield checked(line.rstrip("\r\n"))
 
 
+def first_lines(path: Path, most: int) -> list[str]:
+    """Some lines at the start of a file, without those that are blank or no text."""
+    found = (line for line in islice(lines(path, Report()), most) if isinstance(line, str) and line.strip())
+    return list(found)
+
+
 def counted(text: str | BadRow, place: str, report: Report) -> str | None:
     """A text; None, and a bad row in the report, if it is none."""
     if isinstance(text, str):

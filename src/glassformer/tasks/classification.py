@@ -24,13 +24,22 @@ from glassformer.errors import InputError
 from glassformer.evaluation import BASELINE, ClassScores, baseline
 from glassformer.recipe import Recipe
 from glassformer.tasks.gathering import TextBatch, TextCollator
-from glassformer.tasks.labels import ClassEvaluation, Classified, Labeller, classified, number_of, predictions
+from glassformer.tasks.labels import (
+    REPEATED,
+    ClassEvaluation,
+    Classified,
+    Labeller,
+    classified,
+    number_of,
+    predictions,
+)
 from glassformer.tasks.losses import class_loss
 from glassformer.tasks.protocol import Learner, Loss
 from glassformer.tasks.run import WIDEST, Progress, Run, check_list, in_batches, shortened
 from glassformer.tasks.task import Task
 
 Text = str | Sequence[str]  # one text, or two that are read together
+LONG_LABEL = 40  # characters beyond which it is hardly a label
 SAMPLED = 5_000  # characters of a text that a sample keeps
 
 
@@ -150,6 +159,13 @@ class ClassificationTask(Task):
     Example: ClassVar[type[Labelled]] = Labelled
     loss: ClassVar[Loss] = staticmethod(classification_loss)
     Run: ClassVar[type[Run]] = Classifier
+
+    @classmethod
+    def likelihood(cls, rows: Sequence[Any]) -> float:
+        """A label occurs again and again, and is short."""
+        labels = {row.cells[-1] for row in rows}
+        repeated = len(labels) * REPEATED <= len(rows) or {*map(str.isdigit, labels)} == {True}
+        return 0.8 if repeated and max(map(len, labels)) <= LONG_LABEL else 0.0
 
     def example(self, found: Columns) -> Labelled:
         """The last column is the label."""

@@ -24,6 +24,8 @@ from glassformer.evaluation.judging import Judged, accuracy
 from glassformer.looking.figures import confusion_figure
 from glassformer.tasks.run import Evaluation, Progress, Run
 
+REPEATED = 5  # how often each label or tag occurs in a table, on average, at least
+
 
 @dataclass(frozen=True)
 class Classified:

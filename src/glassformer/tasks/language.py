@@ -284,8 +284,14 @@ class LanguageTask(DocumentTask):
     unused: ClassVar[Mapping[str, str]] = UNUSED | {
         "data.long": "documents stand end to end, in windows of data.max_tokens",
     }
+    suggested: ClassVar[Mapping[str, Mapping[str, Any]]] = {"task": {"windows": "shifted"}}
     loss: ClassVar[Loss] = staticmethod(token_loss)
     Run: ClassVar[type[Run]] = LanguageModel
+
+    @classmethod
+    def likelihood(cls, rows: Sequence[Any]) -> float:
+        """Texts without targets are most often that."""
+        return 0.2
 
     def encoder(self, context: Context) -> Encode:
         """Documents as they are, each with a start and an end."""

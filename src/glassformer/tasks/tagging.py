@@ -29,7 +29,7 @@ from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import Judged, accuracy
 from glassformer.recipe import Data, Recipe
 from glassformer.tasks.gathering import TokenBatch, both_sides, token_loss
-from glassformer.tasks.labels import LabelEvaluation, predictions
+from glassformer.tasks.labels import REPEATED, LabelEvaluation, predictions
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, check_list, in_batches, quoted
 from glassformer.tasks.task import Task
@@ -259,6 +259,15 @@ class TaggingTask(Task):
     Example: ClassVar[type[TaggedText]] = TaggedText
     loss: ClassVar[Loss] = staticmethod(token_loss)
     Run: ClassVar[type[Run]] = Tagger
+
+    @classmethod
+    def likelihood(cls, rows: Sequence[Any]) -> float:
+        """There are as many tags as words, and the tags occur again and again."""
+        pairs = [[cell.split() for cell in row.cells] for row in rows]
+        if any(len(pair) != 2 or len(pair[0]) != len(pair[1]) for pair in pairs):
+            return 0.0
+        tags = [tag for _, some in pairs for tag in some]
+        return 0.9 if len(tags) > 2 * len(rows) and len({*tags}) * REPEATED <= len(tags) else 0.0
 
     def example(self, found: Columns) -> TaggedText:
         """Two columns with as many words as tags."""

@@ -49,6 +49,7 @@ class Task(Section):
     scores: ClassVar[tuple[str, ...]] = ("loss",)  # what train.watch may name
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # of other sections
     unused: ClassVar[Mapping[str, str]] = {}  # keys of other sections that have no effect, and why
+    suggested: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # what `glassformer new` writes into its recipes
 
     # Its examples
     Example: ClassVar[type[Any]]
@@ -72,6 +73,11 @@ class Task(Section):
         register(TASKS, cls)
 
     # --- the recipe
+
+    @classmethod
+    def likelihood(cls, rows: Sequence[Any]) -> float:
+        """How likely some rows of a source, of a type that it reads, are meant for this task: 0 to 1."""
+        return 0.1
 
     def check(self, recipe: Recipe) -> None:
         """Refuse sections that do not go with the task, by a ValueError."""

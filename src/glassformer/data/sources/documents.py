@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -13,11 +13,13 @@ from pydantic import Field
 from glassformer.data.examples import Document
 from glassformer.data.report import Report
 from glassformer.data.source import FileSource, Found, Source, Split
+from glassformer.data.sources.files import TsvSource
 from glassformer.data.textfiles import LONGEST, checked, counted, opened_text
 from glassformer.errors import DataError
 from glassformer.files import check_folder
 
 Names = str | tuple[str, ...]
+LOOKED_AT = 1 << 16  # characters of a file, to see what it is
 STRETCH = 5_000  # the least number of characters in a stretch, unless the file ends
 TESTS = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}  # folders that are left out
 
@@ -26,6 +28,7 @@ class TextSource(FileSource):
     """Texts without targets, from files, for the tasks that learn from documents."""
 
     gives = Document
+    endings = (".txt", ".md", ".text")
     kind: Literal["text"]
     train: Names = Field(description="the training file, or a list of files (plain, .gz or .xz)")  # type: ignore[assignment]
     valid: Names | None = Field(None, description="for validation; missing: split off by content hash")  # type: ignore[assignment]
@@ -34,6 +37,15 @@ class TextSource(FileSource):
         "paragraph",
         description="what a document is; a blank line ends a paragraph; a stretch is several paragraphs, a few pages",
     )
+
+    @classmethod
+    def recognised(cls, paths: Sequence[Path]) -> dict[str, Any] | None:
+        """A file that is no table; without blank lines, each line is a document."""
+        found = super().recognised(paths)
+        if found is None or TsvSource.recognised(paths) is not None:
+            return None
+        with opened_text(paths[0], Report()) as file:
+            return found | ({} if "\n\n" in file.read(LOOKED_AT) else {"documents": "line"})
 
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
         """The documents of each file."""
@@ -49,6 +61,12 @@ class FilesSource(Source):
     kind: Literal["files"]
     path: str = Field(description="the folder")
     pattern: str = Field("**/*.txt", description="which files: * is any name, ** any folders")
+
+    @classmethod
+    def recognised(cls, paths: Sequence[Path]) -> dict[str, Any] | None:
+        """A folder that holds texts, and no folders."""
+        texts = len(paths) == 1 and paths[0].is_dir() and any(paths[0].glob("*.txt"))
+        return {"path": str(paths[0])} if texts and not any(each.is_dir() for each in paths[0].iterdir()) else None
 
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
         """Each file."""

@@ -12,23 +12,43 @@ from pydantic import Field
 
 from glassformer.data.examples import Columns
 from glassformer.data.report import Report
-from glassformer.data.source import ALIASES, SPLITS, FileSource, Found, Source, Split
-from glassformer.data.textfiles import counted, lines, look_up, texts
+from glassformer.data.source import ALIASES, SPLITS, FileSource, Found, Source, Split, unpacked
+from glassformer.data.textfiles import counted, first_lines, lines, look_up, texts
 from glassformer.errors import DataError
 from glassformer.files import check_folder
 from glassformer.recipe.values import Place, Switch
 
 PACKED = ("", ".gz", ".xz")
+LOOKED_AT, MOSTLY = 1_000, 0.9  # lines of a file, to see what it is; and how many of them must be like a table's
+LABELLED = 10  # times that each value of a column occurs, if its values are labels
+COLUMN_NAMES = {
+    *("source", "target", "src", "tgt", "trg", "input", "output", "text", "texts", "label", "labels", "class", "tag"),
+    *("sentence", "sentence1", "sentence2", "question", "answer", "words", "tags", "en", "de", "english", "german"),
+}
 
 
 class TsvSource(FileSource):
     """A table of tab-separated columns, one example per line."""
 
+    endings = (".tsv", ".tab", ".txt")
     kind: Literal["tsv"]
     columns: Annotated[tuple[Place, ...], Field(min_length=2, max_length=3)] = Field(
         (0, 1), description="the columns of source and target, or of two texts and a label; the first column is 0"
     )
     header: Switch = Field(False, description="the first line names the columns")
+
+    @classmethod
+    def recognised(cls, paths: Sequence[Path]) -> dict[str, Any] | None:
+        """A table, whose first line may name the columns; one of a few values, such as a label, is read last."""
+        found = super().recognised(paths)
+        rows = [] if found is None else [line.split("\t") for line in first_lines(paths[0], LOOKED_AT)]
+        if found is None or not rows or sum(len(row) > 1 for row in rows) < MOSTLY * len(rows):
+            return None
+        header = all(cell.strip().lower() in COLUMN_NAMES for cell in rows[0][:2])
+        body = [row for row in rows[int(header) :] if len(row) > 1]
+        values = [len({row[column] for row in body}) for column in (0, 1)]
+        label_first = len(body) >= LABELLED and values[0] <= len(body) / LABELLED and values[0] < values[1]
+        return found | ({"header": True} if header else {}) | ({"columns": [1, 0]} if label_first else {})
 
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
         """The chosen columns of each line."""
@@ -51,6 +71,11 @@ class AlignedSource(FileSource):
     valid: tuple[str, str] | None = Field(None, description="the validation files")  # type: ignore[assignment]
     test: tuple[str, str] | None = Field(None, description="the test files")  # type: ignore[assignment]
 
+    @classmethod
+    def recognised(cls, paths: Sequence[Path]) -> dict[str, Any] | None:
+        """Two files."""
+        return {"train": [*map(str, paths)]} if len(paths) == 2 and all(path.is_file() for path in paths) else None
+
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
         """Each line of the first file with its line of the second; DataError if one file has more lines."""
         names: tuple[str, str] = getattr(self, split)
@@ -70,10 +95,22 @@ class AlignedSource(FileSource):
 class JsonlSource(FileSource):
     """One JSON object per line."""
 
+    endings = (".jsonl", ".ndjson")
     kind: Literal["jsonl"]
     fields: Annotated[tuple[str, ...], Field(min_length=2, max_length=3)] = Field(
         ("source", "target"), description="the names of source and target, or of two texts and a label"
     )
+
+    @classmethod
+    def recognised(cls, paths: Sequence[Path]) -> dict[str, Any] | None:
+        """Objects with two texts or a text and a number, which are the fields."""
+        found = super().recognised(paths)
+        try:
+            row = None if found is None else json.loads(first_lines(paths[0], 1)[0])
+        except (ValueError, RecursionError, IndexError):
+            row = None
+        names = [name for name, value in row.items() if isinstance(value, str | int)] if isinstance(row, dict) else []
+        return None if found is None or len(names) < 2 else found | {"fields": names[:2]}
 
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
         """The chosen fields of each object."""
@@ -94,6 +131,16 @@ class FolderSource(Source):
     path: str = Field(description="the folder")
     languages: tuple[str, str] | None = Field(None, description="the endings of aligned files: source, target")
     fields: tuple[str, str] = Field(("source", "target"), description="the names of source and target in JSONL")
+
+    @classmethod
+    def recognised(cls, paths: Sequence[Path]) -> dict[str, Any] | None:
+        """A folder with a file for training, or two that are aligned."""
+        if len(paths) != 1 or not paths[0].is_dir():
+            return None
+        names = {unpacked(path).suffix[1:] for path in paths[0].iterdir() if unpacked(path).stem in ALIASES["train"]}
+        if names & {"tsv", "jsonl"}:
+            return {"path": str(paths[0])}
+        return {"path": str(paths[0]), "languages": sorted(names)} if len(names) == 2 else None
 
     def splits(self, base: Path) -> tuple[Split, ...]:
         """Those that have a file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +29,14 @@ class LabelFolders(Source):
 
     endings: ClassVar[tuple[str, ...]] = TEXTS  # of the files that are read
     path: str = Field(description="the folder of the labels' folders, or of train, valid and test")
+
+    @classmethod
+    def recognised(cls, paths: Sequence[Path]) -> dict[str, Any] | None:
+        """A folder with folders that hold such files."""
+        if len(paths) != 1 or not paths[0].is_dir():
+            return None
+        names = (each.suffix.lower() for depth in ("*/*", "*/*/*") for each in paths[0].glob(depth))
+        return {"path": str(paths[0])} if any(name in cls.endings for name in names) else None
 
     def splits(self, base: Path) -> tuple[Split, ...]:
         """Those that have a folder; without such folders, everything is train."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from xml.parsers import expat  # entities, the one danger, are refused below
 
 from pydantic import Field
@@ -14,19 +14,21 @@ from pydantic import Field
 from glassformer.data.examples import Columns
 from glassformer.data.report import Report
 from glassformer.data.source import FileSource, Found, Split
-from glassformer.data.textfiles import LONGEST, counted, lines, opened
+from glassformer.data.textfiles import LONGEST, counted, first_lines, lines, opened
 from glassformer.errors import DataError
 
 KEYWORD = re.compile(r'(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s+"(.*)"$')
 ESCAPE = re.compile(r"\\(.)")
 LETTERS = {"n": "\n", "t": "\t", "r": "\r"}
 SIDES = (("msgid", "msgstr"), ("msgid", "msgstr[0]"), ("msgid_plural", "msgstr[1]"))  # source, target
+LANGUAGE, LOOKED_AT = re.compile(r'<tuv[^>]*?\blang="([\w-]+)"'), 1_000
 CODES = {"bpt", "ept", "ph", "it", "ut"}  # TMX elements that hold a program's marks, not text
 
 
 class PoSource(FileSource):
     """A gettext catalogue: msgid to msgstr."""
 
+    endings = (".po",)
     kind: Literal["po"]
 
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
@@ -81,8 +83,16 @@ def _unescaped(text: str) -> str:
 class TmxSource(FileSource):
     """A TMX translation memory."""
 
+    endings = (".tmx",)
     kind: Literal["tmx"]
     languages: tuple[str, str] = Field(description="the codes of source and target, as in the file")
+
+    @classmethod
+    def recognised(cls, paths: Sequence[Path]) -> dict[str, Any] | None:
+        """The first two languages of the file."""
+        found = super().recognised(paths)
+        codes = [] if found is None else LANGUAGE.findall(" ".join(first_lines(paths[0], LOOKED_AT)))
+        return None if found is None or len({*codes}) < 2 else found | {"languages": [*dict.fromkeys(codes)][:2]}
 
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:
         """The units in both languages; the code `en` also finds `en-GB`."""

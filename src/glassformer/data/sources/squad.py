@@ -21,6 +21,7 @@ class SquadSource(FileSource):
     """Questions, contexts and answers in SQuAD's JSON layout, version 1 or 2."""
 
     gives = Question
+    endings = (".json",)
     kind: Literal["squad"]
 
     def read(self, split: Split, base: Path, report: Report) -> Iterator[Found]:

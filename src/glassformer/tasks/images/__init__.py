@@ -135,6 +135,11 @@ class ImagesTask(Task):
         "train.validate_sentences": "all validation images are scored",
         "decode.*": "nothing is written",
     }
+    suggested: ClassVar[dict[str, dict[str, Any]]] = {
+        "task": {"size": 32, "shift": 2},
+        "model": {"patch": 4, "width": 128, "heads": 4, "layers": 4, "hidden": 256, "dropout": 0.1},
+        "train": {"batch_tokens": 64},
+    }
     drawn: ClassVar[set[str]] = {"mean", "deviation", "shift", "flip"}
     threads: ClassVar[bool] = True
     block: ClassVar[int] = 256

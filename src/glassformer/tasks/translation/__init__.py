@@ -119,6 +119,11 @@ class TranslationTask(Task):
     scores: ClassVar[tuple[str, ...]] = ("loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL")
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"model": {"family": "transformer"}}
     unused: ClassVar[Mapping[str, str]] = {"decode.count_prompt": "there is no prompt"}
+    suggested: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "data": {"max_ratio": 3.0, "max_tokens": 128},
+        "train": {"validate_sentences": 100, "watch": "bleu"},
+        "decode": {"beam": 4, "max_length": 150},
+    }
     Example: ClassVar[type[TextPair]] = TextPair
     loss: ClassVar[Loss] = staticmethod(translation_loss)
     Run: ClassVar[type[Run]] = Translator
@@ -128,6 +133,11 @@ class TranslationTask(Task):
         super().check(recipe)
         if recipe.train.watch.startswith("rouge"):
             check_rouge()
+
+    @classmethod
+    def likelihood(cls, rows: Sequence[Any]) -> float:
+        """Two texts in each row are most often that."""
+        return 0.5 if all(len(row.cells) == 2 for row in rows) else 0.0
 
     def example(self, found: Columns) -> TextPair:
         if len(found.cells) != 2:

@@ -1,0 +1,54 @@
+"""`glassformer new`: from files to a recipe that can be trained."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from glassformer.recipe import read_recipe
+from suggest.test_recognising import LABELS, PAIRS, pictures, tsv, write
+
+from .helpers import Command
+
+
+def test_a_recipe_is_written_that_trains_in_the_time(command: Command, tmp_path: Path) -> None:
+    data = write(tmp_path / "data" / "pairs.tsv", tsv(PAIRS * 3))
+    recipe = tmp_path / "my.toml"
+    said = command("new", data, "--minutes", "0.02", "--out", recipe)
+    assert said.code == 0, said.err
+    assert "English → German, 120 rows of pairs.tsv" in said.out
+    table = tomllib.loads(recipe.read_text(encoding="utf-8"))
+    assert table["source"] == {"kind": "tsv", "train": "data/pairs.tsv"}  # as seen from the recipe
+    assert table["train"]["minutes"] == 0.02
+    assert read_recipe(recipe).title == table["title"]
+    assert command("train", recipe, "--out", tmp_path / "run").code == 0
+    again = command("new", data, "--out", recipe)
+    assert (again.code, again.err) == (2, f"glassformer: {recipe} is there already: name another file with --out\n")
+
+
+def test_labels_and_pictures_get_recipes_too(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    for name, path in {
+        "classification": write(tmp_path / "labels.tsv", tsv(LABELS)),
+        "images": pictures(tmp_path / "pictures")[0],
+    }.items():
+        said = command("new", path, "--minutes", "0.01", "--out", tmp_path / f"{name}.toml")
+        assert said.code == 0, said.err
+        assert read_recipe(tmp_path / f"{name}.toml").task.kind == name
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["x.tsv", "--minutes", "0"], "--minutes is 0: it must be above 0"),
+        (["x.tsv", "x.tsv", "x.tsv"], "3 files are named: expected one, two that are aligned, or a folder"),
+        (["x.tsv", "--out", "nowhere/x.toml"], "nowhere: there is no such folder"),
+    ],
+)
+def test_what_cannot_be_done_gets_a_sentence(
+    words: list[str], sentence: str, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "x.tsv", tsv(PAIRS))
+    said = command("new", *words)
+    assert (said.code, said.err) == (2, f"glassformer: {sentence}\n")
