@@ -28,8 +28,8 @@ from glassformer.tasks.losses import consistent_loss, sequence_loss
 from glassformer.tasks.protocol import Learner, Loss, Tensors
 from glassformer.tasks.run import Run
 from glassformer.tasks.task import Task
-from glassformer.tasks.translation.names import with_other_name
 from glassformer.tasks.translation.translator import Translator as Translator
+from glassformer.tasks.translation.varying import as_typed, with_other_name
 from glassformer.text import SpecialTokens, Tokenizer, own_special_tokens
 
 
@@ -110,11 +110,14 @@ class TranslationTask(Task):
     swap_names: Fraction = Field(
         0.0, description="fraction of the training pairs with a name on both sides that get an invented name instead"
     )
+    informal: Fraction = Field(
+        0.0, description="fraction of the training pairs that lose the full stop of both sides, some also a capital"
+    )
 
     answer: ClassVar[str] = "target"
     tokenizers: ClassVar[int] = 2
     varies: ClassVar[bool] = True
-    varied_by: ClassVar[tuple[str, ...]] = ("swap_names",)
+    varied_by: ClassVar[tuple[str, ...]] = ("swap_names", "informal")
     writes: ClassVar[bool] = True
     scores: ClassVar[tuple[str, ...]] = ("loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL")
     defaults: ClassVar[dict[str, dict[str, Any]]] = {"model": {"family": "transformer"}}
@@ -155,8 +158,11 @@ class TranslationTask(Task):
         return [example[side]]
 
     def varied(self, example: TextPair, view: int) -> TextPair:
-        """With an invented name, for the model to learn that names it never saw are copied."""
-        return TextPair(*with_other_name(*example, self.swap_names, view)) if self.swap_names else example
+        """With an invented name, or as people type."""
+        pair: tuple[str, str] = example
+        if self.swap_names:
+            pair = with_other_name(*pair, self.swap_names, view)
+        return TextPair(*as_typed(*pair, self.informal, view) if self.informal else pair)
 
     def length(self, recipe: Recipe) -> int:
         """A decoder also reads the start of what it writes."""

@@ -1,9 +1,9 @@
-"""Invented names: on both sides, with the given probability, always the same for the same pair and seed."""
+"""Varied pairs: the same change on both sides, with the given probability, always the same for a pair and a seed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.tasks.translation.names import shared_names, with_other_name
+from glassformer.tasks.translation.varying import as_typed, shared_names, with_other_name
 
 PAIR = "Tom met Mary in Boston.", "Tom hat Mary in Boston getroffen."
 
@@ -29,3 +29,13 @@ def test_the_probability_decides_how_many_pairs_change() -> None:
     changed = sum(with_other_name(*PAIR, probability=0.3, seed=seed) != PAIR for seed in range(2_000))
     assert 500 < changed < 700
     assert with_other_name(*PAIR, probability=0.0, seed=1) == PAIR
+
+
+def test_texts_as_people_type_them_lose_the_full_stop_of_both_sides() -> None:
+    pair = "It is late.", "Es ist spät."
+    found = {as_typed(*pair, probability=1.0, seed=seed) for seed in range(50)}
+    assert found == {("It is late", "Es ist spät"), ("it is late", "Es ist spät")}
+    for other in (("Is it late?", "Ist es spät?"), ("It is late.", "Es ist spät?"), ("It is", "Es ist"), ("", "")):
+        assert as_typed(*other, probability=1.0, seed=1) == other
+    changed = sum(as_typed(*pair, probability=0.3, seed=seed) != pair for seed in range(2_000))
+    assert 500 < changed < 700
