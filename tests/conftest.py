@@ -16,6 +16,10 @@ settings.load_profile("glassformer")
 torch.set_num_threads(1)  # the models are tiny, and pytest's workers share the cores
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--golden", choices=["write"], help="write the golden losses anew, after a change that is meant")
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(20260101)
