@@ -44,8 +44,9 @@ class Board:
     def look(self, run: Run) -> None:
         """What a run makes of the chosen examples, and the attention over one of them, if the task shows it."""
         with suppress(GlassformerError):  # a model that cannot be used yet: its scores tell
-            self._samples = run.quick_samples(self._few)
-            picture = run.attention_picture(self._few)
+            quick = run.quick()
+            self._samples = quick.new_samples(self._few)
+            picture = quick.attention_picture(self._few)
             self._picture = None if picture is None else _pixels(picture.figure)
 
     def add(self, record: dict[str, Any]) -> None:

@@ -107,5 +107,5 @@ class GapFiller(Run, Generic[Found]):
             made.append(Sample(text, ", ".join(likely) or filled.text))
         return made
 
-    def quick_samples(self, examples: Sequence[tuple[Any, ...]]) -> list[Sample]:
+    def new_samples(self, examples: Sequence[tuple[Any, ...]]) -> list[Sample]:
         return self.samples(examples, None)

@@ -253,7 +253,7 @@ class LanguageModel(Writer):
         outputs = self.generate(prompts, WRITTEN, SAMPLER)
         return [Sample(prompt, each.text[len(prompt) :]) for prompt, each in zip(prompts, outputs, strict=True)]
 
-    def quick_samples(self, examples: Sequence[tuple[Any, ...]]) -> list[Sample]:
+    def new_samples(self, examples: Sequence[tuple[Any, ...]]) -> list[Sample]:
         return self.samples(examples, None)
 
     def next_commands(self, examples: Sequence[tuple[Any, ...]]) -> list[str]:

@@ -43,6 +43,7 @@ Progress = Callable[[int, int], None]  # how many are done, of how many
 HELD_OUT = ("valid", "test")
 QUOTED = 60  # characters of a text in an error message
 SHOWN = 10  # examples after training
+SHORT = 100  # tokens that are written at most for a sample at each validation
 
 
 class Evaluation:
@@ -187,8 +188,16 @@ class Run:
         """Some of the examples, and what the run made of each; `found` is its evaluation of all."""
         return []
 
-    def quick_samples(self, examples: Sequence[Any]) -> list[Sample]:
-        """The same for a few examples that were not evaluated, without a search: it is done at each validation."""
+    def quick(self) -> Self:
+        """The same, but it writes little, and the likeliest token each time: for samples at each validation."""
+        decode = self.recipe.decode
+        length = min(decode.max_length, SHORT)
+        short = {"beam": 1, "temperature": 0.0, "max_length": length, "min_length": min(decode.min_length, length)}
+        recipe = self.recipe.model_copy(update={"decode": decode.model_copy(update=short)})
+        return type(self)(recipe, self.model, self.assets, self.path)
+
+    def new_samples(self, examples: Sequence[Any]) -> list[Sample]:
+        """Samples of a few examples that were not evaluated."""
         return self.samples(examples, self.evaluate(examples))
 
     def shown(self, examples: Sequence[Any], found: Any) -> list[str]:

@@ -274,9 +274,6 @@ class Translator(Writer):
         each = ((found.sources[row], found.outputs[row], found.references[row]) for row in rows)
         return [Sample(source, text, text if text in some else some[0], text in some) for source, text, some in each]
 
-    def quick_samples(self, examples: Pairs) -> list[Sample]:
-        return self.samples(examples, self.evaluate(examples, beam=1))
-
     def example_of(self, sources: Sequence[str]) -> str:
         """A text to look at: of middle length among those that fit a terminal, in letters that all terminals have.
 
