@@ -212,10 +212,10 @@ def _samples(samples: Sequence[Sample]) -> str:
     rows = []
     for each in samples:
         output, reference = shortened(each.output, WRITTEN), shortened(each.reference or "", WRITTEN)
-        made, right = escape(output), f"✓ {escape(reference)}"
+        made, right = escape(output), f"✓&nbsp;{escape(reference)}"
         if not each.right:
             made, right = (marked(*two, each.whole) for two in ((output, reference), (reference, output)))
-        detail = f' <span class="quiet">{escape(each.detail)}</span>' if each.detail else ""
+        detail = f'&nbsp;<span class="quiet">{escape(each.detail)}</span>' if each.detail else ""
         image = [pages.png(png_of(each.pixels), each.input) if each.pixels is not None else ""] * seen
         rows.append([*image, escape(shortened(each.input, READ)), f"{made}{detail}", *[right] * compared])
     head = [*["image"] * seen, "input", "output", *[samples[0].called] * compared]
