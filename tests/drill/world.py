@@ -92,7 +92,7 @@ class World:
 def build(root: Path) -> World:
     """Write the data, train a run of every task, export those that can be."""
     world = World(root)
-    _write_data(world.data)
+    write_data(world.data)
     for task in TASKS.names():
         world.tables[task] = tiny(world, task)
         path = write_recipe(world.recipe(task), world.tables[task])
@@ -149,7 +149,7 @@ def families(task: str) -> list[str]:
     return [name for name in FAMILIES.names() if TASKS[task].answer in FAMILIES[name].answers]
 
 
-def _write_data(data: Path) -> None:
+def write_data(data: Path) -> None:
     """Write small files of every kind that there is a source for."""
     rng = random.Random(0)
     (data / "folder").mkdir(parents=True)

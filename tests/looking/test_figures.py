@@ -16,6 +16,7 @@ from rich.text import Text
 from glassformer.errors import InputError
 from glassformer.looking.figures import SHADES, attention_figure, attention_text, loss_figure
 from glassformer.looking.look import Look
+from glassformer.looking.style import save
 
 WRITTEN, READ = ["le", "chat", "end"], ["the", "cat"]
 WEIGHTS = torch.tensor([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])  # (T, S)
@@ -57,7 +58,7 @@ def main_axes(figure: Figure) -> Axes:
 
 
 def test_rows_are_written_and_columns_are_read(tmp_path: Path, drawn: list[Figure]) -> None:
-    attention_figure(WEIGHTS, WRITTEN, READ, tmp_path / "a.png", "the cat → le chat")
+    save(attention_figure(WEIGHTS, WRITTEN, READ, "the cat → le chat"), tmp_path / "a.png")
     axes = main_axes(drawn[0])
     (image,) = axes.images
     shown = image.get_array()
@@ -73,8 +74,8 @@ def test_rows_are_written_and_columns_are_read(tmp_path: Path, drawn: list[Figur
 
 
 def test_more_tokens_need_more_room(tmp_path: Path) -> None:
-    attention_figure(torch.rand(3, 30), WRITTEN, [str(i) for i in range(30)], tmp_path / "wide.png")
-    attention_figure(torch.rand(30, 2), [str(i) for i in range(30)], READ, tmp_path / "high.png")
+    save(attention_figure(torch.rand(3, 30), WRITTEN, [str(i) for i in range(30)]), tmp_path / "wide.png")
+    save(attention_figure(torch.rand(30, 2), [str(i) for i in range(30)], READ), tmp_path / "high.png")
     (width, low), (narrow, height) = size_of_png(tmp_path / "wide.png"), size_of_png(tmp_path / "high.png")
     assert width > 2 * narrow
     assert height > 2 * low
@@ -84,15 +85,15 @@ def test_more_tokens_need_more_room(tmp_path: Path) -> None:
 def test_any_text_can_be_shown(tmp_path: Path, title: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a letter that no font has is no reason to complain
-        attention_figure(torch.ones(1, 2) / 2, [title], ["$", title], tmp_path / "a.png", title)
-        loss_figure([{"step": 1, "loss": 2.0}], tmp_path / "b.png", title)
+        save(attention_figure(torch.ones(1, 2) / 2, [title], ["$", title], title), tmp_path / "a.png")
+        save(loss_figure([{"step": 1, "loss": 2.0}], title), tmp_path / "b.png")
     assert size_of_png(tmp_path / "a.png")
     assert size_of_png(tmp_path / "b.png")
 
 
 def test_weights_that_do_not_fit_the_tokens_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"shape \(2, 3\) do not fit 3 written and 2 read"):
-        attention_figure(WEIGHTS.T, WRITTEN, READ, tmp_path / "a.png")
+        save(attention_figure(WEIGHTS.T, WRITTEN, READ), tmp_path / "a.png")
     with pytest.raises(InputError, match=r"shape \(2, 3\) do not fit 3 written and 2 read"):
         attention_text(WEIGHTS.T, WRITTEN, READ)
     assert not (tmp_path / "a.png").exists()
@@ -140,7 +141,7 @@ def test_the_loss_figure_compares_like_with_like(tmp_path: Path, drawn: list[Fig
             "train_loss": 0.9,
         },
     ]
-    loss_figure(records, tmp_path / "loss.png", "a title")
+    save(loss_figure(records, "a title"), tmp_path / "loss.png")
     axes, scores = drawn[0].axes
     assert curves(axes) == [
         ("training loss with dropout and smoothing", [[1, 3], [4, 1]]),
@@ -156,7 +157,7 @@ def test_the_loss_figure_compares_like_with_like(tmp_path: Path, drawn: list[Fig
 
 @pytest.mark.parametrize(("least", "most"), [(1.4, 2.3), (0.04, 6.0), (3.0, 31.0)])
 def test_losses_have_ticks_that_can_be_read(tmp_path: Path, drawn: list[Figure], least: float, most: float) -> None:
-    loss_figure([{"step": 1, "loss": most}, {"step": 9, "loss": least}], tmp_path / "loss.png")
+    save(loss_figure([{"step": 1, "loss": most}, {"step": 9, "loss": least}]), tmp_path / "loss.png")
     (axes,) = drawn[0].axes
     low, high = axes.get_ylim()
     seen = [text for text, place in zip(labels(axes.yaxis), axes.get_yticks(), strict=True) if low <= place <= high]
@@ -177,5 +178,5 @@ def test_the_sharpest_head_aligns_what_is_written_and_does_not_only_stare() -> N
 
 
 def test_a_run_without_measurements_has_an_empty_figure(tmp_path: Path) -> None:
-    loss_figure([], tmp_path / "loss.png")
+    save(loss_figure([]), tmp_path / "loss.png")
     assert size_of_png(tmp_path / "loss.png")

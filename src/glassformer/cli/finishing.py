@@ -1,4 +1,4 @@
-"""What is shown after training: what the run makes of test examples, scores, pictures, and what to try next."""
+"""What is shown after training: what the run makes of test examples, scores, pictures, the report, what to try next."""
 
 from __future__ import annotations
 
@@ -8,37 +8,57 @@ from typing import Any
 
 from rich.text import Text
 
+from glassformer.cli.items import notice
 from glassformer.cli.showing import bar, command_line, out, say
 from glassformer.errors import InputError
 from glassformer.looking.figures import attention_text, loss_figure
+from glassformer.looking.style import save
 from glassformer.runs.metrics import read_metrics
+from glassformer.runs.report import REPORT, Report, try_on
 
-SCORED = 1000  # test examples at most
+VERBS = ("translate", "generate", "classify", "tag", "answer", "fill")  # what runs do with texts
 
 
 def finish(run: Any, folder: Path) -> None:
     """Show what a run has learned."""
-    loss_figure(read_metrics(folder), folder / "loss.png", run.recipe.title)
+    save(loss_figure(read_metrics(folder), run.recipe.title), folder / "loss.png")
     try:
         kept = run.examples("test")
-    except InputError:  # no examples were kept for a test
+    except InputError as error:  # no examples were kept for a test
+        _write(report_of(run, folder, missing=str(error)))
         say(f"\nThe run is in {folder}, the picture of its loss is {folder / 'loss.png'}.")
         return
-    examples = run.drawn(kept, SCORED)
-    with bar("testing", len(examples)) as progress:
-        found = run.evaluate(examples, progress=progress)
-    found.check(folder)
-    number = f"{len(kept):,}" if len(examples) == len(kept) else f"{len(examples):,} of {len(kept):,}"
-    for line in ["", *run.shown(examples, found), "", f"On {number} test examples, which it was not trained on:"]:
-        say(line)
-    for line in found.lines():
+    tested = try_on(kept, run, bar)
+    examples, found = tested.examples, tested.found
+    for line in ["", *run.shown(examples, found), "", tested.sentence, *found.lines()]:
         say(line)
     pictures = [*run.draw(examples, found, folder), folder / "loss.png"]
     _show_attention(run, examples)
     say(f"\nThe run is in {folder}; its pictures are {' and '.join(str(path) for path in pictures)}.")
+    report = report_of(run, folder, tested)
+    if _write(report):
+        say(f"All of this is in {folder / REPORT}.")
     say("Try next:")
-    for command in run.next_commands(examples):
-        say(f"  {command_line(command, folder)}")
+    for command in report.commands:
+        say(f"  {command}")
+
+
+def report_of(run: Any, folder: Path, tested: Any = None, missing: str = "") -> Report:
+    """The report of a run, with the commands to use it."""
+    known = [f"{verb} --run RUN TEXT" for verb in VERBS if run.can(verb)]
+    commands = run.next_commands(tested.examples) if tested is not None else known
+    typed = [command_line(command, folder) for command in commands]
+    return Report(folder, run.recipe, run, tested, missing, typed)
+
+
+def _write(report: Report) -> bool:
+    """Write a report into the run's folder, if that is possible: the training has ended well in any case."""
+    try:
+        report.write(report.folder / REPORT)
+    except OSError as error:
+        notice(f"{report.folder / REPORT} cannot be written: {error.strerror or error}")
+        return False
+    return True
 
 
 def _show_attention(run: Any, examples: Sequence[Any]) -> None:

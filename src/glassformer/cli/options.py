@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.errors import ConfigurationError
+
 MOST = 2**31 - 1  # that can be asked for of anything that is counted
 MOST_SEED = 2**63 - 1
 
@@ -25,6 +27,15 @@ def new_path(text: str) -> Path:
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise typer.BadParameter(f"{text!r} is not UTF-8")
     return path_of(text)
+
+
+def check_new_file(file: Path, example: str) -> None:
+    """Refuse a file that cannot be written, before any work is done for it."""
+    if not file.parent.is_dir():
+        raise ConfigurationError(f"{file} cannot be written: there is no folder {file.parent}")
+    if file.exists() and not file.is_file():
+        what = "a folder" if file.is_dir() else "no regular file"
+        raise ConfigurationError(f"{file} cannot be written: it is {what}; name a file, such as {example}")
 
 
 def lines_of(text: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
-import io
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.compare.comparing import Comparison
+from glassformer.looking import page as pages
 from glassformer.looking.style import BLACK, COLOURS, MARKERS, chart_style, save
 from glassformer.writing import write_text
 
@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CURVES = (("steps", "steps"), ("tokens", "tokens trained on"), ("seconds", "seconds"))
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-svg { width: 100%; height: auto; }
-div { overflow-x: auto; }
-"""
 
 
 def columns(result: Comparison) -> list[str]:
@@ -74,34 +66,18 @@ def write_report(result: Comparison, folder: Path) -> None:
     with chart_style():
         figure = draw(result)
         save(figure, folder / "figure.png")
-        svg = io.StringIO()
-        figure.savefig(svg, format="svg", metadata={"Date": None})
-    write_text(folder / "report.html", page(result, svg.getvalue()))
+        picture = pages.svg(figure, "figure", "losses and scores of the runs")
+    write_text(folder / "report.html", page(result, picture))
 
 
-def page(result: Comparison, svg: str) -> str:
+def page(result: Comparison, picture: str) -> str:
     """The report as one file of HTML."""
     names = " and ".join(dict.fromkeys(run.name for run in result.runs))
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in columns(result))
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows(result)
+    cells = [[escape(cell) for cell in row] for row in rows(result)]
+    return pages.page(
+        f"{names}: a comparison",
+        [pages.table(columns(result), cells), *map(pages.paragraph, sentences(result)), picture],
     )
-    paragraphs = "\n".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences(result))
-    title = html.escape(f"{names}: a comparison")
-    return f"""<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style></head>
-<body>
-<h1>{title}</h1>
-<div><table><thead><tr>{head}</tr></thead>
-<tbody>
-{body}
-</tbody></table></div>
-{paragraphs}
-{svg[svg.index("<svg") :]}
-</body>
-</html>
-"""
 
 
 def draw(result: Comparison) -> Figure:

@@ -97,7 +97,7 @@ def _plain(value: Any) -> Any:
         return {name: _plain(each) for name, each in value._asdict().items()}
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
-    return _png(value) if isinstance(value, np.ndarray) else value
+    return png_of(value) if isinstance(value, np.ndarray) else value
 
 
 def from_line(kind: type[Example], line: str | bytes) -> Example:
@@ -126,7 +126,8 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     return checked
 
 
-def _png(pixels: Pixels) -> str:
+def png_of(pixels: Pixels) -> str:
+    """An image as a PNG file, in base64."""
     from PIL import Image
 
     held = io.BytesIO()

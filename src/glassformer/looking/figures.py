@@ -8,20 +8,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import chain
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from glassformer.errors import InputError
-from glassformer.looking.style import BLUE, COLOURS, GREY, MAP, MARKERS, ORANGE, save
+from glassformer.looking.style import BLUE, COLOURS, GREY, INK, MAP, MARKERS, ORANGE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST_NUMBERS = 20  # labels up to which a confusion matrix shows its counts
 SHORT = 3  # letters of labels that stand upright side by side
 LARGEST = 30  # inches of a side: a picture of a thousand tokens must fit into memory
 SHADES = " ░▒▓█"  # from no attention to all of it
 LOSSES: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("loss", "training loss with dropout and smoothing", {"color": GREY, "linewidth": 0.8, "alpha": 0.7}),
+    ("loss", "training loss with dropout and smoothing", {"color": GREY, "marker": "", "linewidth": 1.0, "alpha": 0.9}),
     ("train_loss", "training examples", {"color": BLUE, "marker": "o"}),
     ("valid_loss", "validation examples", {"color": ORANGE, "marker": "s"}),
 )
@@ -29,7 +31,7 @@ OF_LOSS = ("valid_loss", "valid_perplexity", "valid_word_perplexity", "valid_bit
 FRACTIONS = ("accuracy", "f1", "exact")  # scores from 0 to 1, drawn as percentages
 
 
-def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str], path: Path, title: str = "") -> None:
+def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str = "") -> Figure:
     """A heat map of attention weights (T, S): each row is a written token, each column a token it looks at."""
     from matplotlib.figure import Figure
 
@@ -46,10 +48,10 @@ def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str
     axes.set_ylabel("written (target tokens)")
     axes.set_title(title, fontsize=10, parse_math=False)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.9)
-    save(figure, path)
+    return figure
 
 
-def confusion_figure(counts: Any, labels: Sequence[str], path: Path, title: str = "") -> None:
+def confusion_figure(counts: Any, labels: Sequence[str], title: str = "") -> Figure:
     """The confusion matrix: counts (C, C), a row for each true label, a column for each predicted one."""
     from matplotlib.figure import Figure
 
@@ -65,13 +67,13 @@ def confusion_figure(counts: Any, labels: Sequence[str], path: Path, title: str 
     axes.set_yticks(range(len(labels)), labels, parse_math=False)
     if len(labels) <= MOST_NUMBERS:
         for row, column in ((r, c) for r in range(len(labels)) for c in range(len(labels))):
-            colour = "black" if shares[row, column] > 0.6 else "white"
+            colour = INK if shares[row, column] > 0.6 else "white"
             axes.text(column, row, str(counts[row, column]), ha="center", va="center", color=colour, fontsize=9)
     axes.set_xlabel("predicted label")
     axes.set_ylabel("true label")
     axes.set_title(title, fontsize=10, parse_math=False)
     figure.colorbar(image, ax=axes, label="fraction of the true label", shrink=0.9)
-    save(figure, path)
+    return figure
 
 
 def attention_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:
@@ -94,7 +96,7 @@ def _shade(weight: float, width: int) -> str:
     return f"[grey{round(30 + 63 * weight)}]{SHADES[round(weight * (len(SHADES) - 1))] * width}[/]"
 
 
-def loss_figure(records: Sequence[dict[str, Any]], path: Path, title: str = "") -> None:
+def loss_figure(records: Sequence[dict[str, Any]], title: str = "") -> Figure:
     """Losses against steps, from the lines of a run's metrics.jsonl; beside them the scores of validation, if any.
 
     `train_loss` and `valid_loss` are measured alike. The loss that training minimises is drawn thin: it includes
@@ -125,7 +127,7 @@ def loss_figure(records: Sequence[dict[str, Any]], path: Path, title: str = "") 
         if axes.lines:
             axes.legend(fontsize=8)
     panels[0].set_title(title, fontsize=10, loc="left", parse_math=False)
-    save(figure, path)
+    return figure
 
 
 def _points(records: Sequence[dict[str, Any]], key: str) -> list[tuple[int, float]]:

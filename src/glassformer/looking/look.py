@@ -22,6 +22,7 @@ class Look:
     columns: list[str]  # S tokens that are looked at
     weights: Tensor  # (L, H, T, S); no layers in a model without such attention
     output: str = ""  # what the run made of the text
+    input: str = ""  # the text, where the task says it
 
     @property
     def mean(self) -> Tensor:

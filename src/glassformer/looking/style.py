@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 SKY, YELLOW, BLACK, GREY = "#56B4E9", "#E69F00", "#000000", "#8A8A8A"
+INK = "#111111"  # of letters on a bright colour; what is BLACK is light on a dark page
 COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MAP = "viridis"  # from little to much

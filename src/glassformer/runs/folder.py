@@ -12,7 +12,9 @@ data.json                  where the examples came from, and checksums of what t
 metrics.jsonl              every measurement of the training, one per line
 budget.json                the speed of the training, from which its number of steps follows, with train.minutes
 checkpoints/               to resume from
-log.txt, loss.png, environment.json
+report.html, loss.png      what the command `train` makes of all this in the end, and of an evaluation
+tensorboard/               the measurements, samples and attention of each validation, if TensorBoard is installed
+log.txt, environment.json
 
 config.json is written first, recipe.toml last: a folder with both is a run that has begun, one with our config.json
 alone is a beginning that was cut off, and is begun again.
@@ -53,13 +55,14 @@ from glassformer.runs.rounding import restored, rounded
 from glassformer.stopping import at_the_end
 from glassformer.tasks.run import HELD_OUT
 from glassformer.text import Tokenizer
+from glassformer.training import resolve
 from glassformer.training.checkpoints import NEWEST, Checkpoints, Selection, load_weights, not_finite, weights
 from glassformer.writing import CHECKSUMS, damage, read_json, replacing, sweep, to_json, write_checksums, write_text
 
 RECIPE, CONFIG, WEIGHTS = "recipe.toml", "config.json", "model.safetensors"
 FORMAT = 3  # of config.json; 2 was that of Glassformer 0.1
 LOCK = ".lock"  # there while a process trains
-DATA, SAMPLE = "data.json", "sample.jsonl"
+DATA, SAMPLE, ENVIRONMENT = "data.json", "sample.jsonl", "environment.json"
 OPTIONAL = (*JOINT, *SEPARATE, SPECIAL_TOKENS, SAMPLE)  # files that some runs have
 
 
@@ -143,7 +146,7 @@ def write_setting(folder: Path, recipe: Recipe, model: nn.Module, corpus: Corpus
     if corpus.sample is not None:
         texts[SAMPLE] = corpus.sample.read_text(encoding="utf-8")
     texts[DATA] = to_json({**corpus.report.to_dict(), "checksums": corpus.checksums})
-    texts["environment.json"] = to_json(environment())
+    texts[ENVIRONMENT] = to_json(environment(recipe.train.device))
     texts[RECIPE] = to_toml(recipe)
     for name in (CHECKSUMS, *OPTIONAL):  # they are written again, or another recipe has left them
         if name not in texts:
@@ -302,7 +305,7 @@ def check_finite(model: nn.Module, place: object) -> None:
         raise RunError(f"{place}: its weights are damaged: {name} holds numbers that are not finite")
 
 
-def environment() -> dict[str, Any]:
+def environment(device: str) -> dict[str, Any]:
     """Facts about the machine and the libraries, for whoever wants to reproduce the run."""
     packages = ("glassformer", "torch", "tokenizers", "safetensors", "numpy")
     return {
@@ -310,6 +313,7 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "processors": os.cpu_count(),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "device": resolve(device).type,
         "packages": {name: _version(name) for name in packages},
     }
 

@@ -1,11 +1,13 @@
-"""Metrics: each measurement of a training goes to metrics.jsonl, to log.txt, and to TensorBoard if installed."""
+"""Metrics: each measurement of a training goes to metrics.jsonl, to log.txt, and to TensorBoard if installed.
+
+TensorBoard also gets what the run makes of a few held-out examples at each validation.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from glassformer.errors import TrainingError
+from glassformer.runs.board import Board, open_board
+from glassformer.tasks.run import Run
 from glassformer.writing import write_text
 
 METRICS = "metrics.jsonl"
@@ -21,15 +25,35 @@ Log = Callable[[dict[str, Any]], None]
 RECORD = TypeAdapter(dict[str, int | float | None])
 
 
+class Recorder:
+    """Takes the measurements of a training: call it with each. `board` is TensorBoard, if that is installed."""
+
+    def __init__(self, log: Log, board: Board | None) -> None:
+        self._log, self._board = log, board
+
+    def begin(self, run: Run, examples: Sequence[Any]) -> None:
+        """A training begins, or goes on; a few of these held-out examples will be looked at."""
+        if self._board is not None:
+            self._board.begin(run, examples)
+
+    def look(self, run: Run) -> None:
+        """A validation takes place, by a run with the weights of now: its measurement comes next."""
+        if self._board is not None:
+            self._board.look(run)
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        self._log(record)
+
+
 @contextmanager
-def recording(folder: Path, after: int, listener: Log) -> Iterator[Log]:
+def recording(folder: Path, after: int, listener: Log) -> Iterator[Recorder]:
     """What to hand each measurement to. Those of steps beyond `after`, from where training goes on, are forgotten."""
     with ExitStack() as stack:
         try:
             _forget(folder, after)
             metrics = stack.enter_context((folder / METRICS).open("ab", buffering=0))  # nothing is left to write
             text = stack.enter_context((folder / "log.txt").open("ab", buffering=0))  # when they are closed
-            board = _board(folder / "tensorboard", after, stack)
+            board = open_board(folder / "tensorboard", after, stack)
         except OSError as error:
             raise TrainingError(f"{folder}: cannot be written to: {error.strerror}") from None
 
@@ -37,14 +61,15 @@ def recording(folder: Path, after: int, listener: Log) -> Iterator[Log]:
             try:
                 metrics.write((json.dumps({key: _number(value) for key, value in record.items()}) + "\n").encode())
                 text.write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {_line(record)}\n".encode())
-                board(record)
+                if board is not None:
+                    board.add(record)
             except OSError as error:
                 raise TrainingError(
                     f"{folder}: cannot be written to: {error.strerror}; the checkpoints are intact"
                 ) from None
             listener(record)
 
-        yield log
+        yield Recorder(log, board)
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -61,28 +86,6 @@ def _forget(folder: Path, after: int) -> None:
     if (folder / METRICS).exists():
         kept = [record for record in read_metrics(folder) if record["step"] <= after]
         write_text(folder / METRICS, "".join(json.dumps(record) + "\n" for record in kept))
-
-
-def _board(folder: Path, after: int, stack: ExitStack) -> Log:
-    """Writes to TensorBoard; nowhere if that is not installed."""
-    if importlib.util.find_spec("tensorboard") is None:
-        return lambda record: None
-    from torch.utils.tensorboard import SummaryWriter
-
-    writer = SummaryWriter(str(folder), purge_step=after + 1)
-
-    def close() -> None:
-        with suppress(OSError):  # of a full disk, which was told of when it was found
-            writer.close()
-
-    stack.callback(close)
-
-    def log(record: dict[str, Any]) -> None:
-        for name, value in record.items():
-            if name != "step":
-                writer.add_scalar(name.replace("valid_", "valid/"), value, record["step"])
-
-    return log
 
 
 def _number(value: Any) -> Any:

@@ -120,15 +120,21 @@ def _learn(
 
     training_loss = _training_loss(recipe, corpus, model, len(collator.pairs.lengths)) if examples else None
 
-    def validate(model: nn.Module) -> dict[str, float]:
-        found = run.with_model(model).measure(examples, options.validate_sentences)
-        return found if training_loss is None else {**found, TRAIN_LOSS: training_loss(model)}
-
     if whole and _saved(out) == options.steps:  # what was written at the end stays, whatever has become of checkpoints
         run.model = files.read_run(out).load_model()
         place.alone(lambda: files.write_weights(out, run.model))
         return run
     with recording(out, _saved(out) if resume else 0, listener.log) if place.main else nullcontext() as log:
+        if log is not None:
+            log.begin(run, examples)
+
+        def validate(model: nn.Module) -> dict[str, float]:
+            current = run.with_model(model)
+            found = current.measure(examples, options.validate_sentences)
+            if log is not None:
+                log.look(current)
+            return found if training_loss is None else {**found, TRAIN_LOSS: training_loss(model)}
+
         unfreeze = recipe.tune.every if recipe.tune.mode == "unfreeze" else 0
         trainer = Trainer(
             model, batches, options, out, task.loss, validate if examples else None, log, place, listener.tick, unfreeze

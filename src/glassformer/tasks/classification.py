@@ -35,7 +35,8 @@ from glassformer.tasks.labels import (
 )
 from glassformer.tasks.losses import class_loss
 from glassformer.tasks.protocol import Learner, Loss
-from glassformer.tasks.run import WIDEST, Progress, Run, check_list, in_batches, shortened
+from glassformer.tasks.run import Progress, Run, check_list, in_batches
+from glassformer.tasks.showing import WIDEST
 from glassformer.tasks.task import Task
 
 Text = str | Sequence[str]  # one text, or two that are read together
@@ -121,7 +122,7 @@ class Classifier(Labeller):
         return self._framed([text])[0][0]
 
     def name_of(self, example: tuple[Text, str]) -> str:
-        return shortened(" | ".join(_parts(example[0])))
+        return " | ".join(_parts(example[0]))
 
     def next_commands(self, examples: Sequence[tuple[Text, str]]) -> list[str]:
         """Classify the shortest text; two have a tab between."""

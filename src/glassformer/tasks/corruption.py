@@ -24,11 +24,12 @@ from glassformer.data.encoding import DocumentEncoder
 from glassformer.looking.look import Look
 from glassformer.recipe import Recipe
 from glassformer.recipe.values import Fraction, Number
-from glassformer.tasks.documents import UNUSED, DocumentEvaluation, DocumentTask, defaults_with, one_line
+from glassformer.tasks.documents import UNUSED, DocumentEvaluation, DocumentTask, defaults_with
 from glassformer.tasks.gaps import SEED, Filled, GapFiller
 from glassformer.tasks.losses import row_losses
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, check_list
+from glassformer.tasks.showing import one_line
 from glassformer.tasks.translation import PairBatch, PairCollator, translation_loss
 from glassformer.tasks.writing import Writer
 from glassformer.text import SENTINEL, SpecialTokens, Tokenizer, own_special_tokens

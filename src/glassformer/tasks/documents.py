@@ -23,7 +23,8 @@ from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import Judged
 from glassformer.evaluation.metrics import perplexities
 from glassformer.recipe import Recipe
-from glassformer.tasks.run import Evaluation, Progress, shortened
+from glassformer.tasks.run import Evaluation, Progress
+from glassformer.tasks.showing import Score
 from glassformer.tasks.task import Task
 from glassformer.text import Tokenizer
 
@@ -123,10 +124,12 @@ class DocumentEvaluation(Evaluation):
     def facts(self) -> dict[str, Any]:
         return {"texts": self.texts, **self.summary()}
 
-    def lines(self) -> list[str]:
+    def table(self) -> list[Score]:
         loss = f"(loss {self.loss:.4f}{self.interval('loss', '.4f')})"
-        per_token = f"perplexity     {self.perplexity:.3f}{self.interval('perplexity', '.3f')} per token   {loss}"
-        return [f"{self.texts:,} texts", per_token]
+        return [self.score("perplexity", self.perplexity, ".3f", unit="per token", note=loss)]
+
+    def lines(self) -> list[str]:
+        return [f"{self.texts:,} texts", *(f"{each.name:14} {each}" for each in self.table())]
 
 
 def judge_each(
@@ -142,8 +145,3 @@ def judge_each(
         if progress is not None:
             progress(number, len(examples))
     return Judged(score, "lower", [value for value, _ in found], [weight for _, weight in found])
-
-
-def one_line(text: str) -> str:
-    """A text on a line of its own, cut where it is long."""
-    return shortened(" ".join(text.split()), 100)

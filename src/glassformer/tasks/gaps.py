@@ -10,8 +10,9 @@ from glassformer.data import Batches, Context, Document
 from glassformer.errors import InputError
 from glassformer.evaluation.choosing import spread
 from glassformer.evaluation.judging import Judged
-from glassformer.tasks.documents import SAMPLES, DocumentEvaluation, judge_each, one_line
+from glassformer.tasks.documents import SAMPLES, DocumentEvaluation, judge_each
 from glassformer.tasks.run import Progress, Run, quoted
+from glassformer.tasks.showing import Sample
 from glassformer.text import on_a_line
 
 Found = TypeVar("Found", bound=DocumentEvaluation)
@@ -97,11 +98,14 @@ class GapFiller(Run, Generic[Found]):
             if progress is not None:
                 progress(number, batches.batches_per_epoch)
 
-    def shown(self, examples: Sequence[tuple[Any, ...]], found: Found) -> list[str]:
+    def samples(self, examples: Sequence[tuple[Any, ...]], found: Found | None) -> list[Sample]:
         """Documents with gaps; the likeliest words for the first gap, or the text with all of them filled."""
         gapped = [*self.gapped([examples[row] for row in self.rows_shown(examples, 10 * SAMPLES)])]
-        texts, lines = [gapped[row] for row in spread(gapped, [*map(len, gapped)], SAMPLES)], []
+        texts, made = [gapped[row] for row in spread(gapped, [*map(len, gapped)], SAMPLES)], []
         for text, filled in zip(texts, self.fill(texts, 3), strict=True):
             likely = (f"{on_a_line(each.word)} {each.probability:.0%}" for gap in filled.gaps[:1] for each in gap)
-            lines.append(f"  {one_line(text)}  →  {', '.join(likely) or one_line(filled.text)}")
-        return lines
+            made.append(Sample(text, ", ".join(likely) or filled.text))
+        return made
+
+    def new_samples(self, examples: Sequence[tuple[Any, ...]]) -> list[Sample]:
+        return self.samples(examples, None)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from glassformer.data.examples import Pixels
 from glassformer.errors import GlassformerError, InputError
 from glassformer.evaluation import BASELINE, ClassScores
 from glassformer.evaluation.bootstrap import Statistic
@@ -23,6 +23,7 @@ from glassformer.evaluation.classes import Predictions
 from glassformer.evaluation.judging import Judged, accuracy
 from glassformer.looking.figures import confusion_figure
 from glassformer.tasks.run import Evaluation, Progress, Run
+from glassformer.tasks.showing import Picture, Sample, Score
 
 REPEATED = 5  # how often each label or tag occurs in a table, on average, at least
 
@@ -64,11 +65,16 @@ class LabelEvaluation(Evaluation):
         f1 = dict(zip(self.labels, self.scores.f1, strict=True))
         return {"loss": self.loss, "accuracy": self.scores.accuracy, "macro_f1": self.scores.macro_f1, "f1": f1}
 
+    def table(self) -> list[Score]:
+        return [
+            self.score("accuracy", self.scores.accuracy, ".2%"),
+            self.score("macro F1", self.scores.macro_f1, ".4f", "macro_f1"),
+        ]
+
     @property
     def sentence(self) -> str:
         """The scores in a sentence."""
-        accuracy = f"accuracy {self.scores.accuracy:.2%}{self.interval('accuracy', '.2%')}"
-        return f"{accuracy}, macro F1 {self.scores.macro_f1:.4f}{self.interval('macro_f1', '.4f')}"
+        return ", ".join(f"{each.name} {each}" for each in LabelEvaluation.table(self))
 
     def f1_lines(self, noun: str) -> list[str]:
         """The F1 of each label, for people."""
@@ -133,20 +139,34 @@ class Labeller(Run):
         """An example in a line."""
         raise NotImplementedError
 
-    def shown(self, examples: Sequence[Any], found: ClassEvaluation) -> list[str]:
-        """Examples and their predicted labels, with the true label where it differs."""
-        lines = []
+    def pixels_of(self, example: Any) -> Pixels | None:
+        """The image of an example, if it has one."""
+        return None
+
+    def samples(self, examples: Sequence[Any], found: ClassEvaluation) -> list[Sample]:
+        """Examples and their predicted labels, with the true ones."""
+        made = []
         for row in self.rows_shown(examples):
             answer, label = found.answers[row], examples[row][1]
-            wrong = "" if answer.label == label else f"   (true label: {label})"
-            lines.append(f"  {self.name_of(examples[row])}  →  {answer.label} {answer.probability:.0%}{wrong}")
-        return lines
+            made.append(
+                Sample(
+                    self.name_of(examples[row]),
+                    answer.label,
+                    label,
+                    answer.label == label,
+                    called="true label",
+                    detail=f"{answer.probability:.0%}",
+                    whole=True,
+                    pixels=self.pixels_of(examples[row]),
+                )
+            )
+        return made
 
-    def draw(self, examples: Sequence[Any], found: ClassEvaluation, folder: Path) -> list[Path]:
-        """The confusion matrix."""
-        path = folder / "confusion.png"
-        confusion_figure(found.scores.confusion, self.labels, path, self.recipe.title)
-        return [path]
+    def pictures(self, examples: Sequence[Any], found: ClassEvaluation) -> list[Picture]:
+        """The confusion matrix, too."""
+        figure = confusion_figure(found.scores.confusion, self.labels, self.recipe.title)
+        caption = "The confusion matrix: how often each true label got each predicted label."
+        return [*super().pictures(examples, found), Picture("confusion", caption, figure)]
 
 
 def classified(log_probabilities: Tensor, labels: list[str]) -> list[Classified]:

@@ -38,16 +38,17 @@ from glassformer.tasks.documents import (
     DocumentTask,
     defaults_with,
     judge_each,
-    one_line,
 )
 from glassformer.tasks.gathering import TokenBatch, gathered, token_loss
 from glassformer.tasks.losses import row_losses
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, by_length, check_list, quoted
+from glassformer.tasks.showing import Sample, Score, one_line
 from glassformer.tasks.writing import Output, Writer, output, pieces
 from glassformer.text import SpecialTokens, own_special_tokens
 
 PROMPT, WRITTEN = 12, 60  # after training: tokens of a document that are given, and tokens that are written
+LONGEST = 10_000  # characters of a document in which these tokens are looked for
 SAMPLER = Sampler(temperature=0.8, top_p=0.95, seed=0)
 
 
@@ -134,10 +135,10 @@ class LanguageEvaluation(DocumentEvaluation):
     def facts(self) -> dict[str, Any]:
         return {**super().facts(), "tokens": self.tokens, "words": self.words, "bytes": self.bytes}
 
-    def lines(self) -> list[str]:
-        per_word = f"perplexity     {self.word_perplexity:.3f}{self.interval('word_perplexity', '.3f')} per word"
-        bits = f"bits per byte  {self.bits_per_byte:.4f}{self.interval('bits_per_byte', '.4f')}"
-        return [*super().lines(), per_word, bits]
+    def table(self) -> list[Score]:
+        per_word = self.score("perplexity", self.word_perplexity, ".3f", "word_perplexity", unit="per word")
+        bits = self.score("bits per byte", self.bits_per_byte, ".4f", "bits_per_byte")
+        return [*super().table(), per_word, bits]
 
 
 class LanguageModel(Writer):
@@ -243,17 +244,17 @@ class LanguageModel(Writer):
     def _prompts(self, examples: Sequence[tuple[Any, ...]]) -> list[str]:
         """The beginnings of some documents."""
         few = min(PROMPT, self.recipe.data.max_tokens // 4)
-        texts = [self.normalised(examples[row][0]) for row in self.rows_shown(examples, SAMPLES)]
+        texts = [self.normalised(examples[row][0][:LONGEST]) for row in self.rows_shown(examples, SAMPLES)]
         return [self.tokenizer.decode(self.tokenizer.encode(text)[:few]) for text in texts]
 
-    def shown(self, examples: Sequence[tuple[Any, ...]], found: LanguageEvaluation) -> list[str]:
+    def samples(self, examples: Sequence[tuple[Any, ...]], found: LanguageEvaluation | None) -> list[Sample]:
         """Beginnings of documents, and what the model writes after each."""
         prompts = self._prompts(examples)
         outputs = self.generate(prompts, WRITTEN, SAMPLER)
-        return [
-            f"  {one_line(prompt)}  →  {one_line(each.text[len(prompt) :])}"
-            for prompt, each in zip(prompts, outputs, strict=True)
-        ]
+        return [Sample(prompt, each.text[len(prompt) :]) for prompt, each in zip(prompts, outputs, strict=True)]
+
+    def new_samples(self, examples: Sequence[tuple[Any, ...]]) -> list[Sample]:
+        return self.samples(examples, None)
 
     def next_commands(self, examples: Sequence[tuple[Any, ...]]) -> list[str]:
         prompt = shlex.quote(one_line(self._prompts(examples[:1])[0]))

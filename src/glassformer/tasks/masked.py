@@ -25,11 +25,12 @@ from glassformer.data.encoding import DocumentEncoder
 from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.models import EncoderOnly
 from glassformer.recipe.values import Fraction
-from glassformer.tasks.documents import UNUSED, DocumentEvaluation, DocumentTask, defaults_with, one_line
+from glassformer.tasks.documents import UNUSED, DocumentEvaluation, DocumentTask, defaults_with
 from glassformer.tasks.gaps import Filled, GapFiller, Word
 from glassformer.tasks.gathering import Choice, TokenBatch, Tokens, both_sides, token_loss
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, check_list, in_batches
+from glassformer.tasks.showing import Score, one_line
 from glassformer.text import MASKS, Tokenizer
 
 MASKED, REPLACED = 0.8, 0.1  # fractions of the chosen tokens; the others stay
@@ -97,9 +98,9 @@ class MaskedEvaluation(DocumentEvaluation):
     def facts(self) -> dict[str, Any]:
         return {**super().facts(), "hidden": self.tokens}
 
-    def lines(self) -> list[str]:
-        accuracy = f"{self.accuracy:.2%}{self.interval('accuracy', '.2%')}"
-        return [*super().lines(), f"accuracy       {accuracy} of {self.tokens:,} hidden tokens"]
+    def table(self) -> list[Score]:
+        hidden = f"of {self.tokens:,} hidden tokens"
+        return [*super().table(), self.score("accuracy", self.accuracy, ".2%", unit=hidden)]
 
 
 class Filler(GapFiller[MaskedEvaluation]):

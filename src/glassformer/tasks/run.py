@@ -20,11 +20,14 @@ from glassformer.evaluation.bootstrap import Statistic, intervals
 from glassformer.evaluation.choosing import drawn, spread
 from glassformer.evaluation.judging import Judged
 from glassformer.interop.huggingface import Exported
+from glassformer.looking.figures import attention_figure
 from glassformer.looking.look import Look, look_of
 from glassformer.looking.record import record
+from glassformer.looking.style import save
 from glassformer.parts import pad
 from glassformer.recipe import Recipe
 from glassformer.tasks.gathering import segments_of, uses_segments
+from glassformer.tasks.showing import Picture, Sample, Score
 from glassformer.text import Tokenizer
 from glassformer.writing import damage
 
@@ -38,8 +41,9 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]  # how many are done, of how many
 HELD_OUT = ("valid", "test")
-QUOTED, WIDEST = 60, 80  # characters of a text in an error message, and after training
+QUOTED = 60  # characters of a text in an error message
 SHOWN = 10  # examples after training
+SHORT = 100  # tokens that are written at most for a sample at each validation
 
 
 class Evaluation:
@@ -55,9 +59,17 @@ class Evaluation:
         """Everything, for programs."""
         return asdict(self)  # type: ignore[call-overload,no-any-return]
 
+    def table(self) -> list[Score]:
+        """The scores for people."""
+        return [self.score(name, value, ".4f") for name, value in self.summary().items()]
+
     def lines(self) -> list[str]:
-        """The same, for people."""
-        return [f"{name} {value:.4f}{self.interval(name, '.4f')}" for name, value in self.summary().items()]
+        """Everything for people."""
+        return [f"{each.name} {each}" for each in self.table()]
+
+    def score(self, name: str, value: float, form: str, key: str = "", unit: str = "", note: str = "") -> Score:
+        """A score for people; `key` is its name in `facts`, if that is another."""
+        return Score(name, f"{value:{form}}", self.interval(key or name, form).strip(), unit, note)
 
     def resampled(self) -> tuple[int, dict[str, Statistic]]:
         """Of how many examples samples are drawn, and each score of a sample by its name in `facts`."""
@@ -172,17 +184,50 @@ class Run:
         keys, words = zip(*((self.task.split_key(each), self.task.words(each) or 0) for each in examples), strict=True)
         return spread(keys, words, most)
 
-    def shown(self, examples: Sequence[Any], found: Any) -> list[str]:
-        """A line for some of the examples: what the run made of each."""
+    def samples(self, examples: Sequence[Any], found: Any) -> list[Sample]:
+        """Some of the examples, and what the run made of each; `found` is its evaluation of all."""
         return []
+
+    def quick(self) -> Self:
+        """The same, but it writes little, and the likeliest token each time: for samples at each validation."""
+        decode = self.recipe.decode
+        length = min(decode.max_length, SHORT)
+        short = {"beam": 1, "temperature": 0.0, "max_length": length, "min_length": min(decode.min_length, length)}
+        recipe = self.recipe.model_copy(update={"decode": decode.model_copy(update=short)})
+        return type(self)(recipe, self.model, self.assets, self.path)
+
+    def new_samples(self, examples: Sequence[Any]) -> list[Sample]:
+        """Samples of a few examples that were not evaluated."""
+        return self.samples(examples, self.evaluate(examples))
+
+    def shown(self, examples: Sequence[Any], found: Any) -> list[str]:
+        """The samples for a terminal, a line each."""
+        return [f"  {each.line}" for each in self.samples(examples, found)]
 
     def attention_shown(self, examples: Sequence[Any]) -> Look | None:
-        """The attention over one of the examples that is shown in the terminal; None: nothing is."""
+        """The attention over one of the examples; None: none is shown."""
         return None
 
+    def attention_picture(self, examples: Sequence[Any]) -> Picture | None:
+        """The attention over one of the examples as a picture, if it is shown and the model has any."""
+        seen = self.attention_shown(examples)
+        if seen is None or not len(seen.weights):
+            return None
+        weights, which = seen.sharpest
+        figure = attention_figure(weights, seen.rows, seen.columns, f"{seen.input} → {seen.output}\n{which}")
+        return Picture("attention", f"{which.capitalize()}, over “{seen.input}”.", figure)
+
+    def pictures(self, examples: Sequence[Any], found: Any) -> list[Picture]:
+        """What there is to see of an evaluation."""
+        picture = self.attention_picture(examples)
+        return [] if picture is None else [picture]
+
     def draw(self, examples: Sequence[Any], found: Any, folder: Path) -> list[Path]:
-        """Draw pictures of an evaluation; the files that were written."""
-        return []
+        """Write the pictures of an evaluation; their files."""
+        pictures = self.pictures(examples, found)
+        for each in pictures:
+            save(each.figure, folder / f"{each.name}.png")
+        return [folder / f"{each.name}.png" for each in pictures]
 
     def next_commands(self, examples: Sequence[Any]) -> list[str]:
         """Commands to try next, after the program's name; RUN stands for the run's folder."""
@@ -287,11 +332,6 @@ class Run:
 def quoted(text: str) -> str:
     """A text in an error message: in quotes, and cut where it is long."""
     return repr(text if len(text) <= QUOTED else f"{text[:QUOTED]}…")
-
-
-def shortened(text: str, most: int = WIDEST) -> str:
-    """A text that is shown after training, cut where it is long."""
-    return text if len(text) < most else f"{text[: most - 1]}…"
 
 
 def check_list(items: Any, verb: str) -> None:

@@ -32,6 +32,7 @@ from glassformer.tasks.gathering import TokenBatch, both_sides, token_loss
 from glassformer.tasks.labels import REPEATED, LabelEvaluation, predictions
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, check_list, in_batches, quoted
+from glassformer.tasks.showing import Sample, Score
 from glassformer.tasks.task import Task
 from glassformer.text import Tokenizer
 
@@ -144,10 +145,14 @@ class TagEvaluation(LabelEvaluation):
         f1 = scores.pop("f1")
         return {"sentences": len(self.answers), "words": self.words, **scores, "exact": self.exact, "f1": f1}
 
+    def table(self) -> list[Score]:
+        return [*super().table(), self.score("sentences without a mistake", self.exact, ".2%", "exact")]
+
     def lines(self) -> list[str]:
+        sentences = self.table()[-1]
         return [
             f"{self.words:,} words of {len(self.answers):,} sentences: {self.sentence}",
-            f"sentences without a mistake: {self.exact:.2%}{self.interval('exact', '.2%')}",
+            f"{sentences.name}: {sentences}",
             *self.f1_lines("tag"),
         ]
 
@@ -219,6 +224,15 @@ class Tagger(Run):
     def read(self, text: str) -> list[int]:
         """A text as the tokens that the model reads: of a long one, the first piece."""
         return cut([self.check(text)], self.tokenizer, self.recipe.data.max_tokens)[0][0].tokens
+
+    def samples(self, examples: Examples, found: TagEvaluation) -> list[Sample]:
+        """Sentences with the tag of each word, and with the true tags."""
+        made = []
+        for row in self.rows_shown(examples):
+            words, tags, true = found.answers[row].words, found.answers[row].tags, list(examples[row][1])
+            output, reference = (" ".join(map("{}/{}".format, words, some)) for some in (tags, true))
+            made.append(Sample(" ".join(words), output, reference, tags == true, called="true tags"))
+        return made
 
     def shown(self, examples: Examples, found: TagEvaluation) -> list[str]:
         """Sentences with the tag of each word, and the true tag where it differs."""

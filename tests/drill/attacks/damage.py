@@ -53,10 +53,10 @@ def _uses(world: World, task: str, name: str) -> list[str]:
     """The commands that read a file of a run."""
     if name.startswith("checkpoints"):
         return ["resume"]
-    if name.endswith((".png", ".txt")) or name in ("environment.json", "metrics.jsonl"):
+    if name.endswith((".png", ".txt", ".html")):
         return ["resume", "evaluate"]
-    if name in ("valid.jsonl", "test.jsonl", "sample.jsonl", "data.json"):
-        return ["evaluate", "resume"]
+    if name in ("environment.json", "metrics.jsonl", "valid.jsonl", "test.jsonl", "sample.jsonl", "data.json"):
+        return ["evaluate", "resume", "report"]
     return ["evaluate", "resume", "export", *(["use"] if task in VERBS else [])]
 
 
@@ -70,6 +70,7 @@ def _run_case(world: World, task: str, name: str, kind: str, damage: Damage, use
             "evaluate": ("evaluate", "--run", "run", "--json"),
             "resume": ("train", str(world.recipe(task)), "--out", "run", "--resume"),
             "export": ("export", "--run", "run", "made"),
+            "report": ("report", "--run", "run"),
             "use": (*VERBS.get(task, ()), "--run", "run"),
         }[use]
         binary = name == "model.safetensors" and kind.startswith("flip") and use in ("evaluate", "use")

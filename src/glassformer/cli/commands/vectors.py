@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.app import STUDY, app
-from glassformer.cli.options import AsJson, Seed, count, lines_of, out, path_of
+from glassformer.cli.options import AsJson, Seed, check_new_file, count, lines_of, out, path_of
 from glassformer.errors import ConfigurationError
 
 VectorFile = Annotated[Path, typer.Argument(metavar="VECTORS", parser=path_of, help="a file in word2vec's text format")]
@@ -45,11 +45,7 @@ def train(
     """
     if program not in WITH:
         raise ConfigurationError(f'--with is "{program}": expected {" or ".join(WITH)}')
-    if not file.parent.is_dir():
-        raise ConfigurationError(f"{file} cannot be written: there is no folder {file.parent}")
-    if file.exists() and not file.is_file():
-        what = "a folder" if file.is_dir() else "no regular file"
-        raise ConfigurationError(f"{file} cannot be written: it is {what}; name a file, such as vectors.txt")
+    check_new_file(file, "vectors.txt")
     from glassformer.cli.items import read_lines
     from glassformer.cli.showing import bar, say
     from glassformer.static import gensim_vectors, skip_gram, words_of, write_vectors

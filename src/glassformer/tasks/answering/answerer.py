@@ -24,6 +24,7 @@ from glassformer.evaluation.judging import Judged
 from glassformer.tasks.answering.windows import Window, positions, windows_of
 from glassformer.tasks.losses import span_loss
 from glassformer.tasks.run import Evaluation, Progress, Run, in_batches
+from glassformer.tasks.showing import Sample, Score
 
 Asked = Sequence[tuple[str, str]]  # questions, contexts
 Examples = Sequence[tuple[str, str, Any]]  # questions, contexts, answers that people gave
@@ -105,6 +106,12 @@ class AnswerEvaluation(Evaluation):
             facts["best_on_valid"] = {"threshold": best.threshold, **asdict(best.scores)}
         return facts
 
+    def table(self) -> list[Score]:
+        return [
+            self.score("exact match", self.scores.exact, ".2%", "exact"),
+            self.score("F1", self.scores.f1, ".2%", "f1"),
+        ]
+
     def lines(self) -> list[str]:
         lines = self._lines()
         if (best := self.best_on_valid) is not None:
@@ -114,11 +121,10 @@ class AnswerEvaluation(Evaluation):
 
     def _lines(self) -> list[str]:
         scores = self.scores
-        exact, f1, with_exact, with_f1, without = (
-            self.interval(name, ".2%")
-            for name in ("exact", "f1", "answerable_exact", "answerable_f1", "unanswerable_exact")
+        with_exact, with_f1, without = (
+            self.interval(name, ".2%") for name in ("answerable_exact", "answerable_f1", "unanswerable_exact")
         )
-        both = f"exact match {scores.exact:.2%}{exact}, F1 {scores.f1:.2%}{f1}"
+        both = ", ".join(f"{each.name} {each}" for each in self.table())
         lines = [f"{len(self.answers):,} questions: {both}"]
         if scores.answerable_exact is not None and scores.unanswerable_exact is not None:
             both = f"{scores.answerable_exact:.2%}{with_exact}, {scores.answerable_f1:.2%}{with_f1}"
@@ -268,16 +274,15 @@ class Answerer(Run):
     def output_of(self, text: tuple[str, str]) -> str:
         return self.answer([text])[0].text
 
-    def shown(self, examples: Examples, found: AnswerEvaluation) -> list[str]:
-        """Questions and answers, with the true ones where they differ."""
-        lines = []
+    def samples(self, examples: Examples, found: AnswerEvaluation) -> list[Sample]:
+        """Questions and answers, with the true ones."""
+        made = []
         for row in self.rows_shown(examples):
-            question, answer, some = examples[row][0], found.answers[row], found.references[row]
-            right = list(dict.fromkeys(some)) or ["nothing"]
-            said = answer.text or "nothing"
-            wrong = "" if said in right else f"   (true answer: {' or '.join(right)})"
-            lines.append(f"  {question}  →  {said} {answer.score:.0%}{wrong}")
-        return lines
+            answer, some = found.answers[row], found.references[row]
+            true, text = list(dict.fromkeys(some)) or ["nothing"], answer.text or "nothing"
+            reference, detail = text if text in true else " or ".join(true), f"{answer.score:.0%}"
+            made.append(Sample(examples[row][0], text, reference, text in true, "true answer", detail))
+        return made
 
     def next_commands(self, examples: Examples) -> list[str]:
         return [f"answer --run RUN --context FILE {shlex.quote(examples[0][0])}", "evaluate --run RUN"]

@@ -89,6 +89,9 @@ class ImageClassifier(Labeller):
     def name_of(self, example: Any) -> str:
         return str(example[2])
 
+    def pixels_of(self, example: Any) -> Pixels:
+        return self.see(example[0])
+
     def next_commands(self, examples: Sequence[Any]) -> list[str]:
         return ["classify --run RUN image.png", "evaluate --run RUN"]
 

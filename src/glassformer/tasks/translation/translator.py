@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,11 +21,11 @@ from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import BLEU, Judged
 from glassformer.evaluation.metrics import perplexities, rouge_of_each, score_statistics
 from glassformer.interop.huggingface import Exported
-from glassformer.looking.figures import attention_figure
 from glassformer.looking.look import Look
 from glassformer.parts import quantise
 from glassformer.tasks.losses import row_losses
-from glassformer.tasks.run import Evaluation, Progress, by_length, check_list, shortened
+from glassformer.tasks.run import Evaluation, Progress, by_length, check_list
+from glassformer.tasks.showing import Sample, Score
 from glassformer.tasks.writing import Output, Writer, output, pieces
 
 Pairs = Sequence[tuple[str, str]]  # sources, targets
@@ -78,21 +77,21 @@ class TranslationEvaluation(Evaluation):
         own = {"pairs": self.pairs, "sources": len(self.sources), "references": [min(counts), max(counts)]}
         return own | {"loss": self.loss, "perplexity": self.perplexity} | asdict(self.scores) | self._rouge
 
-    def lines(self) -> list[str]:
+    def table(self) -> list[Score]:
         scores = self.scores
         loss = f"(loss {self.loss:.4f}{self.interval('loss', '.4f')} per target token)"
+        edits = "per 100 words of the nearest reference"
         return [
-            self._size,
-            f"exact match  {scores.exact:.2%}{self.interval('exact', '.2%')}",
-            f"BLEU         {scores.bleu:.2f}{self.interval('bleu', '.2f')}   {scores.bleu_signature}",
-            f"chrF         {scores.chrf:.2f}{self.interval('chrf', '.2f')}   {scores.chrf_signature}",
-            f"edits        {scores.edits:.2f}{self.interval('edits', '.2f')}   per 100 words of the nearest reference",
-            *(
-                f"{name.replace('rouge', 'ROUGE-')}      {value:.2f}{self.interval(name, '.2f')}"
-                for name, value in self._rouge.items()
-            ),
-            f"perplexity   {self.perplexity:.3f}{self.interval('perplexity', '.3f')}   {loss}",
+            self.score("exact match", scores.exact, ".2%", "exact"),
+            self.score("BLEU", scores.bleu, ".2f", "bleu", note=scores.bleu_signature),
+            self.score("chrF", scores.chrf, ".2f", "chrf", note=scores.chrf_signature),
+            self.score("edits", scores.edits, ".2f", note=edits),
+            *(self.score(name.replace("rouge", "ROUGE-"), each, ".2f", name) for name, each in self._rouge.items()),
+            self.score("perplexity", self.perplexity, ".3f", note=loss),
         ]
+
+    def lines(self) -> list[str]:
+        return [self._size, *(f"{each.name:12} {each}" for each in self.table())]
 
     @property
     def _size(self) -> str:
@@ -267,16 +266,13 @@ class Translator(Writer):
     def look(self, text: str, beam: int | None = None) -> Look:
         """Translate a text, and what was written attends to."""
         best = self.translate([text], beam=beam)[0]
-        return self.recorded_writing(self.read(text), best.ids, best.text)
+        return replace(self.recorded_writing(self.read(text), best.ids, best.text), input=text)
 
-    def shown(self, examples: Pairs, found: TranslationEvaluation) -> list[str]:
-        """Sources and outputs, with the reference where it differs."""
-        lines = []
-        for row in self.rows_shown([(source, "") for source in found.sources]):
-            text, some = found.outputs[row], found.references[row]
-            wrong = "" if text in some else f"   (reference: {some[0]})"
-            lines.append(f"  {shortened(found.sources[row])}  →  {text}{wrong}")
-        return lines
+    def samples(self, examples: Pairs, found: TranslationEvaluation) -> list[Sample]:
+        """Sources, outputs, and a reference of each: the output itself, if it is one."""
+        rows = self.rows_shown([(source, "") for source in found.sources])
+        each = ((found.sources[row], found.outputs[row], found.references[row]) for row in rows)
+        return [Sample(source, text, text if text in some else some[0], text in some) for source, text, some in each]
 
     def example_of(self, sources: Sequence[str]) -> str:
         """A text to look at: of middle length among those that fit a terminal, in letters that all terminals have.
@@ -290,17 +286,6 @@ class Translator(Writer):
 
     def attention_shown(self, examples: Pairs) -> Look:
         return self.look(self.example_of([source for source, _ in examples]))
-
-    def draw(self, examples: Pairs, found: TranslationEvaluation, folder: Path) -> list[Path]:
-        """The attention of one translation, if the model has any."""
-        source = self.example_of([source for source, _ in examples])
-        seen = self.look(source)
-        if not len(seen.weights):
-            return []
-        path = folder / "attention.png"
-        weights, which = seen.sharpest
-        attention_figure(weights, seen.rows, seen.columns, path, f"{source} → {seen.output}\n{which}")
-        return [path]
 
     def next_commands(self, examples: Pairs) -> list[str]:
         source = self.example_of([source for source, _ in examples])
