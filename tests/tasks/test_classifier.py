@@ -75,7 +75,7 @@ def test_two_texts_are_read_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        ([("a text", "one"), ("another", "one")], "the only label in training is 'one'"),
+        ([("a text", "one"), ("another", "one")], "every training example has the label 'one'"),
         ([(f"text {n}", f"label {n}") for n in range(200)], "is the label in that column"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli.app import TRAIN, app
-from glassformer.cli.options import out, path_of
+from glassformer.cli.options import check_new_file, out, path_of
 
 
 @app.command(rich_help_panel=TRAIN)
@@ -40,8 +40,7 @@ def new(
     file = Path(f"{unpacked(paths[0]).stem}.toml") if target is None else target
     if file.exists():
         raise InputError(f"{file} is there already: name another file with --out")
-    if not file.absolute().parent.is_dir():
-        raise InputError(f"{file.parent}: there is no such folder")
+    check_new_file(file, "my.toml")
     found = recognise(paths, task)
     with TrainingProgress() as progress:
         suggested = suggest(found, minutes, progress.stage)
