@@ -35,8 +35,8 @@ class Stopped(GlassformerError):  # noqa: N818  (it is not an error)
 
     def __init__(self, signal: int, step: int) -> None:
         name = "Ctrl-C" if signal == SIGINT else Signals(signal).name
-        saved = f"state saved at step {step}: continue with --resume" if step else "no step was done yet"
-        super().__init__(f"stopped by {name}; {saved}")
+        saved = f"state saved at step {step}" if step else "no step was done yet"
+        super().__init__(f"stopped by {name}; {saved}: continue with --resume")
         self.signal, self.step = signal, step
 
 

@@ -68,8 +68,8 @@ def _watch(wake: socket.socket) -> None:
             if received[0] not in SIGNALS:
                 continue
             time.sleep(DEAF)
-            while _listeners and len(_taken) == taken and not _heard.is_set():
-                _listeners[-1].end_deaf(received[0])
+            while (listening := _listeners[-1:]) and len(_taken) == taken and not _heard.is_set():
+                listening[0].end_deaf(received[0])
                 time.sleep(0.1)
             if len(_taken) > taken:
                 taken += 1
@@ -150,7 +150,11 @@ class SignalListener:
         """End the process after a signal that Python does not hear, if there is a way to save the work."""
         with self._ending:
             if self._save is not None and not self.received:
-                sys.stderr.write(f"glassformer: {self._save(number)}\n")
+                try:
+                    message = str(self._save(number))
+                except Exception as error:  # a full disk: there is nobody else to tell
+                    message = f"the state cannot be saved: {error}"
+                sys.stderr.write(f"glassformer: {message}\n")
                 _end(number)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

@@ -21,12 +21,13 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from glassformer.errors import InputError, RunError
+from glassformer.errors import InputError, RunError, TrainingError
 from glassformer.stopping import at_the_end
 
 RUN_FILES = ("recipe.toml", "config.json")  # a folder that holds both is a run that was trained
 IMPORT = "import.json"  # a folder that holds it is a run that was imported
 CHECKSUMS = "checksums.json"
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk without room, which is not the user's input
 UNFINISHED = re.compile(r"\..+\.\d+\.new")
 Kind = TypeVar("Kind")
 
@@ -199,7 +200,8 @@ def make_folder(folder: Path) -> None:
         with NamedTemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise InputError(f"{folder} cannot be written to: {error.strerror or error}") from None
+        kind = TrainingError if error.errno in FULL else InputError
+        raise kind(f"{folder} cannot be written to: {error.strerror or error}") from None
 
 
 def check_folder_path(folder: Path) -> None:

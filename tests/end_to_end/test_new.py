@@ -40,7 +40,7 @@ def test_labels_and_pictures_get_recipes_too(command: Command, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["x.tsv", "--minutes", "0"], "--minutes is 0: it must be above 0"),
+        (["x.tsv", "--minutes", "0"], "--minutes is 0: it must be above 0, and at most a million"),
         (["x.tsv", "x.tsv", "x.tsv"], "3 files are named: expected one, two that are aligned, or a folder"),
         (["x.tsv", "--out", "nowhere/x.toml"], "nowhere/x.toml cannot be written: there is no folder nowhere"),
     ],

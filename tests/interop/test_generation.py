@@ -33,7 +33,7 @@ def checkpoint(folder: Path, settings: dict[str, Any], model: str = "gpt2", wher
     interop.save(made, folder, ends)
     TOKENIZER.save(folder / "tokenizer.json")
     path = folder / f"{where}.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
+    known = json.loads(path.read_text()) if path.exists() else ends
     path.write_text(json.dumps(known | settings))
     return folder
 
@@ -103,7 +103,7 @@ def test_every_setting_of_transformers_is_in_a_list() -> None:
         ({"max_new_tokens": 9, "min_length": 4}, "min_length counts the prompt, but not the other length"),
         ({"eos_token_id": LAST + 1}, f"eos_token_id has {LAST + 1}, but the vocabulary of the model has the ids 0 to"),
         ({"eos_token_id": []}, "eos_token_id is an empty list"),
-        ({"eos_token_id": None}, "eos_token_id is null, so that no output would ever end"),
+        ({"eos_token_id": None}, "names no eos_token_id, so that no output would ever end"),
         ({"bad_words_ids": [[5, -1]]}, "bad_words_ids has -1, but the vocabulary"),
         ({"bad_words_ids": "damn"}, "bad_words_ids has 'damn', but the vocabulary"),
         ({"forced_bos_token_id": [5, 6]}, r"forced_bos_token_id has \[5, 6\], but the vocabulary"),

@@ -280,3 +280,25 @@ def test_a_beginning_that_was_cut_off_is_begun_again(tmp_path: Path, resume: boo
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     again = weights(train(asked, out, resume=resume).model)
     assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+def test_a_finished_run_that_is_to_be_trained_longer_is_unfinished_until_it_has_been(tmp_path: Path) -> None:
+    """Its old weights must not be taken for the new ones after a kill."""
+    more = recipe(IDLE, {"train": {"steps": 4, "schedule": "constant"}})
+    whole = weights(train(more, tmp_path / "whole").model)
+    asked, out = recipe(IDLE, {"train": {"steps": 2, "schedule": "constant"}}), tmp_path / "run"
+    train(asked, out)
+
+    class Killed(Exception):  # noqa: N818
+        pass
+
+    class Killing(Listener):
+        def log(self, record: dict[str, Any]) -> None:
+            if record["step"] == 4 and "valid_loss" in record:
+                raise Killed
+
+    with pytest.raises(Killed):
+        train(more, out, resume=True, listener=Killing())
+    assert not (out / "model.safetensors").exists()
+    found = weights(train(more, out, resume=True).model)
+    assert all(torch.equal(whole[name], found[name]) for name in whole)

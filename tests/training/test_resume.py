@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import Stopped, TrainingError
+from glassformer.stopping import Interrupted, SignalListener
 from glassformer.tasks.translation import translation_loss
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.checkpoints import BEST, NEWEST
@@ -103,6 +105,48 @@ def test_a_step_that_a_signal_interrupts_is_taken_again(tmp_path: Path) -> None:
     with pytest.raises(Stopped, match="state saved at step 4"):
         train("b", stop=True)
     train("b", resume=True)
+    assert_same(tmp_path / "a", tmp_path / "b", 9)
+
+
+@pytest.mark.parametrize("call", range(4))  # the swaps before and after two validations
+def test_a_signal_while_averages_take_the_place_of_weights_spoils_neither(
+    tmp_path: Path, call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wish: dict[str, Any] = {"steps": 9, "ema": 0.5, "validate_every": 3, "save_every": 100}
+    run(tmp_path / "a", **wish)
+    copy, count = torch._foreach_copy_, iter(range(1_000))
+
+    def interrupted(*tensors: Any) -> None:
+        copy(*tensors)
+        if next(count) == 2 * call:  # the first of the two copies of a swap
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(torch, "_foreach_copy_", interrupted)
+    with pytest.raises(Stopped):
+        run(tmp_path / "b", **wish)
+    monkeypatch.undo()
+    run(tmp_path / "b", resume=True, **wish)
+    assert_same(tmp_path / "a", tmp_path / "b", 9)
+
+
+def test_a_signal_that_is_heard_in_the_code_behind_with_is_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "a", steps=9, save_every=100)
+    enter, count = SignalListener.interrupting, iter(range(1_000))
+
+    @contextmanager
+    def interrupting(self: SignalListener, save: Any = None) -> Iterator[None]:
+        with enter(self, save):
+            yield
+        if next(count) == 4:
+            self.received = signal.SIGTERM
+            raise Interrupted
+
+    monkeypatch.setattr(SignalListener, "interrupting", interrupting)
+    with pytest.raises(Stopped, match="state saved at step 4"):
+        run(tmp_path / "b", steps=9, save_every=100)
+    run(tmp_path / "b", resume=True, steps=9, save_every=100)
     assert_same(tmp_path / "a", tmp_path / "b", 9)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from datetime import timedelta
 from time import monotonic
 from types import TracebackType
@@ -15,6 +16,7 @@ from torch import nn
 
 from glassformer.data import Corpus
 from glassformer.runs import Listener
+from glassformer.stopping import at_the_end
 from glassformer.training.tuning import summary
 
 PLAIN_EVERY = 100  # steps between two lines where there is no terminal
@@ -47,15 +49,21 @@ class TrainingProgress(Listener):
         self._steps: int | None = 0  # in all; None: training is still measuring how many fit into its time
         self._last_step = 0  # of which a plain line was written
         self._last_line = self._clock()
+        self._restored = ExitStack()  # what the terminal gets back, also if a signal ends the process
 
     def __enter__(self) -> TrainingProgress:
         if self._console.is_terminal:
             self._bar.start()
+            self._restored.enter_context(at_the_end(self._show_cursor))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._console.is_terminal:  # elsewhere it would print an empty line
             self._bar.stop()
+        self._restored.close()
+
+    def _show_cursor(self) -> None:
+        self._console.show_cursor(True)
 
     def stage(self, name: str, done: int, total: int | None) -> None:
         """Show how far a stage is."""

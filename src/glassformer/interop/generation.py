@@ -177,9 +177,10 @@ def checkpoint_special_tokens(
     def ids(key: str) -> list[int]:
         return check(key, settings[key]) if key in settings else []
 
-    path, said = _settings(folder)
-    if said.get("eos_token_id", target.end) is None:
-        raise InputError(f"{path}: eos_token_id is null, so that no output would ever end: give it the id of a token")
+    if (folder / GENERATION).is_file() or "eos_token_id" in read_config(folder):  # else the tokenizer knows
+        path, said = _settings(folder)
+        if said.get("eos_token_id") is None:
+            raise InputError(f"{path}: names no eos_token_id, so that no output would ever end: give it a token's id")
     ends = ids("eos_token_id")
     if not ends:
         raise InputError(f"{folder}: eos_token_id is an empty list: at least one token must end an output")

@@ -124,6 +124,8 @@ def _learn(
         run.model = files.read_run(out).load_model()
         place.alone(lambda: files.write_weights(out, run.model))
         return run
+    if resume:  # which may be with more steps: until these are done, the run is unfinished
+        place.alone(lambda: (out / files.WEIGHTS).unlink(missing_ok=True))
     with recording(out, _saved(out) if resume else 0, listener.log) if place.main else nullcontext() as log:
         if log is not None:
             log.begin(run, examples)

@@ -203,7 +203,9 @@ def _title(found: Recognised, rows: int) -> str:
 
 
 def _seen_from(folder: Path, value: Any) -> Any:
-    return os.path.relpath(value, folder) if isinstance(value, str) else [_seen_from(folder, each) for each in value]
+    if not isinstance(value, str):
+        return [_seen_from(folder, each) for each in value]
+    return os.path.relpath(Path(value).resolve(), folder.resolve())
 
 
 def _machine() -> str:

@@ -91,6 +91,7 @@ class Trainer:
         self._lr_factor = schedule(options, 0 if options.minutes is None else UNKNOWN)
         self._measured: Measured | None = None  # what the number of steps follows from
         self._measuring = Measuring(options, self._pace)
+        self._before: tuple[dict[str, Any], list[Tensor]] = {}, []  # the place and random numbers before what goes on
         self._saving = 0.0  # seconds that the last checkpoint took
         self._shown = -math.inf  # when the values of a log were last shown
         self._saved = 0  # the step of the newest checkpoint
@@ -100,38 +101,44 @@ class Trainer:
 
     def run(self, resume: bool = False) -> Outcome:
         """Train to the end, from step 1 or from the newest undamaged checkpoint."""
-        options = self.options
         with self._signals:
-            self._load_or_seed(resume)
-            if self.validate is not None and self._validated < self.step and self._validation_due():
-                self._validate_and_save(self.validate)  # which a signal had interrupted
-            reason = self._reason()
-            batches = self.batches.for_rank(self.distribution.rank, self.distribution.world)
-            while (self.steps is None or self.step < self.steps) and reason == "steps":
-                stop = self.advance(batches)
-                fixing, began = self.steps is None and self._measured_enough(), self._clock()
-                if self._due(options.log_every):
-                    self._report()
-                if self.validate is not None and (fixing or self._validation_due()):
-                    self._validate_and_save(self.validate)
-                    reason = self._reason()
-                if stop or fixing or self._fixed_now() or self._due(options.save_every):
-                    self._save()
-                if fixing:
-                    self._fix_steps(began)
-                self._measuring.aside += self._clock() - began
-                if stop:
-                    self._stop()
-            self._save()
-            chosen = self._load_final_weights()
-            if sum(self.distribution.count(self._signals.received)):
+            try:
+                return self._run(resume)
+            except Interrupted:  # wherever it was heard, in the midst of a library's own code, too
+                raise self._undo_and_save(self._signals.received) from None
+
+    def _run(self, resume: bool) -> Outcome:
+        options = self.options
+        self._load_or_seed(resume)
+        if self.validate is not None and self._validated < self.step and self._validation_due():
+            self._validate_and_save(self.validate)  # which a signal had interrupted
+        reason = self._reason()
+        batches = self.batches.for_rank(self.distribution.rank, self.distribution.world)
+        while (self.steps is None or self.step < self.steps) and reason == "steps":
+            stop = self.advance(batches)
+            fixing, began = self.steps is None and self._measured_enough(), self._clock()
+            if self._due(options.log_every):
+                self._report()
+            if self.validate is not None and (fixing or self._validation_due()):
+                self._validate_and_save(self.validate)
+                reason = self._reason()
+            if stop or fixing or self._fixed_now() or self._due(options.save_every):
+                self._save()
+            if fixing:
+                self._fix_steps(began)
+            self._measuring.aside += self._clock() - began
+            if stop:
                 self._stop()
+        self._save()
+        chosen = self._load_final_weights()
+        if sum(self.distribution.count(self._signals.received)):
+            self._stop()
         return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)
 
     def advance(self, batches: Iterator[Batch]) -> bool:
         """Do one optimiser step on the batches of this rank; return whether any rank received a signal to stop."""
         world = self.distribution.world
-        with self._undone_by_signals():
+        with self._interruptible():
             loss, *counted = self._gradients(batches)
         targets, tokens, padded_tokens, stop = self.distribution.count(*counted, self._signals.received)
         loss = self.distribution.sum(loss)
@@ -208,8 +215,8 @@ class Trainer:
         return total, targets, tokens, padded_tokens
 
     @contextmanager
-    def _undone_by_signals(self, weights_kept: bool = True) -> Iterator[None]:
-        """While this context is open, a signal ends the training with the state from before it.
+    def _interruptible(self, weights_kept: bool = True) -> Iterator[None]:
+        """While this context is open, a signal ends the training with the state from before it: see `run`.
 
         With several ranks it ends later, since the others wait for this one; and unless the weights are kept as they
         are, only when Python hears the signal.
@@ -217,19 +224,17 @@ class Trainer:
         if self.distribution.world > 1:
             yield
             return
-        place, random = self.batches.state_dict(), self.distribution.own_random_state()
+        self._before = self.batches.state_dict(), self.distribution.own_random_state()
+        with self._signals.interrupting(self._undo_and_save if weights_kept else None):
+            yield
 
-        def save(number: int) -> Stopped:
-            self.batches.load_state_dict(place)
-            self.distribution.set_random_state(random)
-            self._save()
-            return Stopped(number, self.step)
-
-        try:
-            with self._signals.interrupting(save if weights_kept else None):
-                yield
-        except Interrupted:
-            raise save(self._signals.received) from None
+    def _undo_and_save(self, number: int) -> Stopped:
+        """Save the state from before what a signal has interrupted."""
+        place, random = self._before
+        self.batches.load_state_dict(place)
+        self.distribution.set_random_state(random)
+        self._save()
+        return Stopped(number, self.step)
 
     def _stop(self) -> NoReturn:
         """End the training because of a signal."""
@@ -294,7 +299,7 @@ class Trainer:
         A signal interrupts it, unless other ranks are waiting: what is saved then knows that it is to be done again.
         """
         averaged = nullcontext() if self._average is None else self._average.applied()
-        with self._undone_by_signals(weights_kept=self._average is None), averaged:
+        with averaged, self._interruptible(weights_kept=self._average is None):
             self._gather()
             metrics = self.distribution.alone(lambda: self._call_validate(validate))
         self._validated = self.step

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from drill.attacks.kills import Scenario, check_result, scenarios, undisturbed
+from drill.attacks.kills import Scenario, check_not_half_made, check_result, scenarios, undisturbed
 from drill.engine import Bench, Broken, Case
 from drill.files import Fault
 from drill.world import World
@@ -41,6 +41,7 @@ def _attack(scenario: Scenario, fault: Fault, expected: Any) -> Callable[[Bench]
         if outcome.code == 1 and not any(word in outcome.err.lower() for word in ("space", "written", "full")):
             raise Broken(f"a full disk is not what it says: {outcome.last}")
         bench.check_clean()
+        check_not_half_made(scenario, bench, expected)
         scenario.recover(bench, scenario.arguments, fault.operation % 2 == 0)
         check_result(scenario, bench, expected)
 

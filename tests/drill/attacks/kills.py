@@ -37,6 +37,7 @@ class Scenario:
     recover: Callable[[Bench, Arguments, bool], None]
     result: Callable[[Bench], Any]
     thorough: bool = False
+    at_once: str | None = None  # a folder that is there when it is complete, or not at all
 
 
 def cases(world: World, seed: int, count: int) -> list[Case]:
@@ -79,10 +80,17 @@ def _attack(scenario: Scenario, fault: Fault, again: bool, expected: Any) -> Cal
         killed = bench.run(*scenario.arguments, fault=fault)
         if killed.code != KILLED and killed.code != 1:  # 1: a worker was killed, and the command said so
             raise Broken(f"not killed at operation {fault.operation}, but ended with {killed.code}: {killed.last}")
+        check_not_half_made(scenario, bench, expected)
         scenario.recover(bench, scenario.arguments, again)
         check_result(scenario, bench, expected)
 
     return act
+
+
+def check_not_half_made(scenario: Scenario, bench: Bench, expected: Any) -> None:
+    """What is made at once is complete, or not there."""
+    if scenario.at_once and (bench.work / scenario.at_once).exists() and scenario.result(bench) != expected:
+        raise Broken(f"{scenario.name}: {scenario.at_once} is half made")
 
 
 def check_result(scenario: Scenario, bench: Bench, expected: Any) -> None:
@@ -110,6 +118,7 @@ def scenarios(world: World) -> list[Scenario]:
     tuned.pop("tokenizer")
     found.append(_training("lora", write_recipe(world.root / "recipes" / "lora.toml", tuned)))
     found.append(_resuming("translation", recipes["translation"]))
+    found.append(_extending(world, "separate"))
     found.append(_data(recipes["translation"]))
     exported = world.exported["language-modelling"]
     run = str(world.run("language-modelling"))
@@ -139,6 +148,25 @@ def _resuming(name: str, recipe: Path) -> Scenario:
 
     arguments = ("train", str(recipe), "--out", "run", "--resume")
     return Scenario(f"resume-{name}", arguments, prepare, _train_or_resume, _trained)
+
+
+def _extending(world: World, name: str) -> Scenario:
+    """A finished training goes on with more steps, and is killed."""
+    recipe = world.root / "recipes" / f"{name}.toml"
+
+    def prepare(bench: Bench) -> None:
+        made = bench.run("train", recipe, "--out", "run")
+        if made.code:
+            raise Broken(f"{made.command} fails undisturbed: {made.last}")
+
+    def recover(bench: Bench, arguments: Arguments, again: bool) -> None:
+        for _ in range(2 if again else 1):
+            outcome = bench.run(*arguments)
+            if outcome.code:
+                raise Broken(f"a longer training cannot be resumed: {outcome.last}")
+
+    arguments = ("train", str(recipe), "--out", "run", "--resume", "--set", "train.steps=6")
+    return Scenario(f"extend-{name}", arguments, prepare, recover, _trained)
 
 
 _MIDDLES: dict[Path, int] = {}
@@ -178,7 +206,9 @@ def _trained(bench: Bench) -> dict[str, Any]:
     weights = {str(path.relative_to(run)): path.read_bytes() for path in sorted(run.rglob("*.safetensors"))}
     kept = {f"{split}.jsonl": (run / f"{split}.jsonl").read_bytes() for split in ("valid", "test")}
     checkpoints = {"checkpoints": sorted(path.name for path in (run / "checkpoints").iterdir())}
-    return {**weights, **kept, **checkpoints, "metrics": measured}
+    files = [str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()]
+    others = {"files": sorted(name for name in files if not name.startswith("tensorboard"))}
+    return {**weights, **kept, **checkpoints, **others, "metrics": measured}
 
 
 def _data(recipe: Path) -> Scenario:
@@ -218,7 +248,7 @@ def _exchange(name: str, arguments: Arguments, prepare: Callable[[Bench], None])
         files = [path for path in sorted((bench.work / "made").rglob("[!.]*")) if path.is_file()]
         return {str(path.relative_to(bench.work)): path.read_bytes() for path in files}
 
-    return Scenario(name, arguments, prepare, recover, result)
+    return Scenario(name, arguments, prepare, recover, result, at_once="made" if prepare is _nothing else None)
 
 
 def _comparison(world: World) -> Scenario:

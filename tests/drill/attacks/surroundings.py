@@ -26,9 +26,8 @@ LOCALES = ({"LC_ALL": "C"}, {"LC_ALL": "POSIX"}, {"LC_ALL": "C.UTF-8", "COLUMNS"
 
 def cases(world: World, seed: int, count: int) -> list[Case]:
     """All kinds, again and again with other numbers."""
-    training = next(each for each in scenarios(world) if each.name == "train-translation")
-    _, expected = undisturbed(training, world.root)
-    weights = expected["model.safetensors"]
+    trainings = [each for each in scenarios(world) if each.name in ("train-translation", "train-separate")]
+    weights = [undisturbed(each, world.root)[1]["model.safetensors"] for each in trainings]
     kinds: list[Callable[[World, Random, Bench, Scenario, bytes], None]] = [
         _not_finite,
         _clock,
@@ -39,7 +38,8 @@ def cases(world: World, seed: int, count: int) -> list[Case]:
     found = []
     for number in range(count):
         kind = kinds[number % len(kinds)] if number % 40 else _locale
-        found.append(_case(world, seed, number, kind, training, weights))
+        which = number // len(kinds) % len(trainings)  # the second has averages of weights
+        found.append(_case(world, seed, number, kind, trainings[which], weights[which]))
     return found
 
 
