@@ -69,6 +69,16 @@ with stoppable():
         except Interrupted:
             sys.exit(5)
 """
+UNDIVIDED = """
+import sys, time
+from pathlib import Path
+from glassformer.stopping import stoppable, undivided
+
+with stoppable(), undivided():
+    print(flush=True)
+    time.sleep(0.5)
+    (Path(sys.argv[1]) / "both").write_text("done")
+"""
 FORKED = """
 import os, signal, sys, time
 from glassformer.stopping import stoppable
@@ -116,6 +126,11 @@ def test_what_a_deaf_library_computes_for_is_saved(tmp_path: Path) -> None:
 
 def test_who_has_heard_a_signal_may_take_its_time(tmp_path: Path) -> None:
     assert ended(HEARD, tmp_path, signal.SIGINT)[0] == 5
+
+
+def test_operations_that_belong_together_are_done_together(tmp_path: Path) -> None:
+    assert ended(UNDIVIDED, tmp_path, signal.SIGTERM)[0] == 143
+    assert (tmp_path / "both").exists()
 
 
 def test_a_library_that_swallows_every_exception_is_ended_too(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ _open: list[Callable[[], None]] = []  # what is to be cleaned up, in the order i
 _heard = threading.Event()
 _listeners: list[SignalListener] = []  # the one that is open, if any
 _taken: list[int] = []  # the signals that listeners have heard
+_undivided, _waiting = 0, list[int]()  # how many contexts let signals wait, and the signals that wait
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))  # the signals of a child are not ours
 
@@ -38,6 +39,19 @@ def at_the_end(clean: Callable[[], None]) -> Iterator[None]:
     finally:
         _open.remove(clean)
         clean()
+
+
+@contextmanager
+def undivided() -> Iterator[None]:
+    """While this context is open, a signal waits: for a few quick operations that belong together."""
+    global _undivided  # signals are the process's, too
+    _undivided += 1
+    try:
+        yield
+    finally:
+        _undivided -= 1
+        if _waiting and not _undivided:
+            _leave(_waiting.pop(), None)
 
 
 @contextmanager
@@ -88,6 +102,9 @@ def _end(number: int) -> NoReturn:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
+    if _undivided:
+        _waiting.append(number)
+        return
     _heard.set()
     if _importing(frame):  # some libraries do not survive an exception there, and there is nothing to clean up yet
         os._exit(128 + number)

@@ -88,6 +88,8 @@ class Tracer:
         if fault.kind == "kill" and number == fault.operation:
             os.kill(os.getpid(), signal.SIGKILL)
         if fault.kind == "full" and self.operations > fault.operation and name in ("mkdir", "open", "write", "fsync"):
+            if name in ("mkdir", "open") and os.path.lexists(str(path)):
+                return  # what is there already needs no room
             raise no_space(path)
 
     def room(self, path: object, size: int) -> int:

@@ -52,7 +52,7 @@ from glassformer.registry import FAMILIES
 from glassformer.runs import legacy
 from glassformer.runs.describing import Description, described, rebuilt
 from glassformer.runs.rounding import restored, rounded
-from glassformer.stopping import at_the_end
+from glassformer.stopping import at_the_end, undivided
 from glassformer.tasks.run import HELD_OUT
 from glassformer.text import Tokenizer
 from glassformer.training import resolve
@@ -96,9 +96,11 @@ def reserved(folder: Path) -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise TrainingError(f"{folder} cannot be written to: {error.strerror or error}") from None
-        lock = _lock(folder)
+        with undivided():
+            lock = _lock(folder)
+            if lock is not None:
+                stack.enter_context(at_the_end(lambda: _unlock(folder, lock)))
         if lock is not None:
-            stack.enter_context(at_the_end(lambda: _unlock(folder, lock)))
             for each in (folder, *(path for path in folder.iterdir() if path.is_dir())):
                 sweep(each)
         yield

@@ -21,7 +21,7 @@ from glassformer.data import Assets, Columns, Context, Corpus, Encode, Encoded
 from glassformer.data.batches import Collator
 from glassformer.data.cleaning import folded, normalise, why_dropped
 from glassformer.data.examples import texts_in, with_texts
-from glassformer.errors import DataError
+from glassformer.errors import ConfigurationError, DataError
 from glassformer.interop.huggingface import Checkpoint
 from glassformer.models.family import Blueprint
 from glassformer.recipe import Data, Recipe
@@ -93,8 +93,13 @@ class Task(Section):
             one = recipe.model.model_copy(update=dict.fromkeys(layers, 1))  # all layers are alike
             sizes = [value for value in one.model_dump().values() if isinstance(value, int)]
             large = max(self.length(recipe), *sizes) > LARGE
-            with torch.device("meta") if large else nullcontext(), _WithoutValues():
-                fresh_model(recipe.model_copy(update={"model": one}), self.given(recipe, (512, 512), 2))
+            try:
+                with torch.device("meta") if large else nullcontext(), _WithoutValues():
+                    fresh_model(recipe.model_copy(update={"model": one}), self.given(recipe, (512, 512), 2))
+            except RuntimeError as error:
+                if "overflow" not in str(error):
+                    raise
+                raise ConfigurationError("[model] asks for matrices that no memory can hold: lower its sizes") from None
 
     # --- examples
 
