@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 DEAF, SLOW = 1.0, 10.0  # seconds until a signal that Python has not heard, or not obeyed, ends the process
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _open: list[Callable[[], None]] = []  # what is to be cleaned up, in the order in which it was begun
+_cleaning = threading.RLock()
 _heard = threading.Event()
 _listeners: list[SignalListener] = []  # the one that is open, if any
 _taken: list[int] = []  # the signals that listeners have heard
@@ -37,8 +38,9 @@ def at_the_end(clean: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        _open.remove(clean)
-        clean()
+        with _cleaning:
+            _open.remove(clean)
+            clean()
 
 
 @contextmanager
@@ -95,6 +97,7 @@ def _watch(wake: socket.socket) -> None:
 
 def _end(number: int) -> NoReturn:
     """Clean up, and end the process."""
+    _cleaning.acquire()  # for good: who else wants to clean up, waits for the end
     while _open:
         with suppress(Exception):
             _open.pop()()
