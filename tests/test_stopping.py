@@ -79,6 +79,19 @@ with stoppable(), undivided():
     time.sleep(0.5)
     (Path(sys.argv[1]) / "both").write_text("done")
 """
+IMPORTING = """
+import sys
+from pathlib import Path
+from glassformer.stopping import stoppable
+from glassformer.writing import replacing
+
+folder = Path(sys.argv[1])
+(folder / "slow.py").write_text("import time; print(flush=True); time.sleep(100)")
+sys.path.append(str(folder))
+with stoppable(), replacing(folder / "file") as new:
+    new.write_text("half")
+    import slow
+"""
 FORKED = """
 import os, signal, sys, time
 from glassformer.stopping import stoppable
@@ -126,6 +139,11 @@ def test_what_a_deaf_library_computes_for_is_saved(tmp_path: Path) -> None:
 
 def test_who_has_heard_a_signal_may_take_its_time(tmp_path: Path) -> None:
     assert ended(HEARD, tmp_path, signal.SIGINT)[0] == 5
+
+
+def test_what_was_begun_is_cleaned_up_while_a_library_is_loaded(tmp_path: Path) -> None:
+    assert ended(IMPORTING, tmp_path, signal.SIGTERM)[0] == 143
+    assert {path.name for path in tmp_path.iterdir()} <= {"slow.py", "__pycache__"}
 
 
 def test_operations_that_belong_together_are_done_together(tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ def _leave(number: int, frame: FrameType | None) -> None:
         _waiting.append(number)
         return
     _heard.set()
-    if _importing(frame):  # some libraries do not survive an exception there, and there is nothing to clean up yet
-        os._exit(128 + number)
+    if _importing(frame):  # some libraries do not survive an exception there
+        _end(number)
     warnings.simplefilter("ignore", ResourceWarning)  # of a file that was just being opened, which nothing closes yet
     sys.exit(128 + number)
 
