@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from conftest import LOOK
 from glassformer.errors import InputError
 from glassformer.recipe import make_recipe
 from glassformer.runs import train
@@ -18,6 +19,11 @@ from tiny import IDLE, recipe
 
 pytest.importorskip("tensorboard")
 WEIGHTS = "model.safetensors"
+
+
+@pytest.fixture(autouse=True)
+def _whole_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Board, "look", LOOK)
 
 
 def events(folder: Path) -> Any:
