@@ -70,7 +70,8 @@ def test_a_language_model_is_imported_generates_and_is_exported(
 def test_generation_settings_are_used_and_options_override_them(
     command: Command, language_model: Path, tmp_path: Path
 ) -> None:
-    settings = {"do_sample": True, "temperature": 2.0, "top_k": 5, "max_new_tokens": 6}
+    end = json.loads((language_model / "config.json").read_text())["eos_token_id"]
+    settings = {"do_sample": True, "temperature": 2.0, "top_k": 5, "max_new_tokens": 6, "eos_token_id": end}
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(language_model, checkpoint)
     (checkpoint / "generation_config.json").write_text(json.dumps(settings))

@@ -38,7 +38,7 @@ def test_what_is_exported_is_imported_and_exported_again(tokenizer: Tokenizer, t
     special = own_special_tokens(tokenizer, tokenizer)
     exported = Exported("it", special_keys(model, special), frame="start", max_length=40)
     assert export(model, [tokenizer], exported, tmp_path / "one") == "it"
-    (tmp_path / "one" / "generation_config.json").write_text("{}")
+    (tmp_path / "one" / "generation_config.json").write_text(json.dumps({"eos_token_id": special.end}))
     settings = json.loads((tmp_path / "one" / "tokenizer_config.json").read_text())
     assert (settings["bos_token"], settings["model_max_length"]) == (tokenizer.spellings()["start"], 40)
     assert "mask_token" not in settings

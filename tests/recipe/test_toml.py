@@ -28,7 +28,7 @@ SOURCES = st.one_of(
     ),
     st.fixed_dictionaries({"kind": st.just("aligned"), "train": st.tuples(TEXT, TEXT)}),
     st.fixed_dictionaries({"kind": st.just("jsonl"), "train": TEXT}, optional={"fields": st.tuples(TEXT, TEXT)}),
-    st.fixed_dictionaries({"kind": st.just("dates")}, optional={"locales": st.lists(TEXT), "seed": SEED}),
+    st.fixed_dictionaries({"kind": st.just("dates")}, optional={"locales": st.lists(TEXT, min_size=1), "seed": SEED}),
     st.fixed_dictionaries({"kind": st.sampled_from(["copy", "reverse", "sort"])}, optional={"count": COUNT}),
 )
 RECIPES = st.builds(

@@ -28,8 +28,8 @@ FORMS = {  # pydantic's errors in the terms of TOML
     "model_type": "it should be a table of keys",
     "model_attributes_type": "it should be a table of keys",
     "tuple_type": "it should be a list in brackets",
-    "too_short": "it should have two or three entries",
-    "too_long": "it should have two or three entries",
+    "too_short": "it should have at least {min_length} entries",
+    "too_long": "it should have at most {max_length} entries",
 }
 
 
@@ -201,7 +201,8 @@ def _sentence(error: Any, section: str, kind: type[BaseModel]) -> str:
         return str(error["ctx"]["error"])
     if key == "model.norm" and error["input"] in ("pre", "post"):
         return f'model.norm is {error["input"]!r}: since Glassformer 0.2 that is model.residual = "{error["input"]}"'
-    expected = FORMS.get(error["type"], f"{error['msg'][0].lower()}{error['msg'][1:]}")
+    form = FORMS.get(error["type"])
+    expected = form.format(**error.get("ctx", {})) if form else f"{error['msg'][0].lower()}{error['msg'][1:]}"
     value = repr(error["input"])
     return f"{key} is {value if len(value) <= QUOTED else f'{value[:QUOTED]}…'}: {expected}"
 
