@@ -13,7 +13,7 @@ import pytest
 from drill.engine import Broken, Outcome, judge
 from drill.schemas import drawn, toml
 
-CASES = 250
+CASES = 180
 
 
 @pytest.mark.drill
