@@ -8,13 +8,11 @@ import torch
 from hypothesis import settings
 
 from glassformer.runs import train
-from glassformer.runs.board import Board
 from glassformer.tasks.translation import Translator
 from tiny import recipe
 
 settings.register_profile("glassformer", deadline=None, print_blob=True)
 settings.load_profile("glassformer")
-LOOK = Board.look  # with samples and pictures
 torch.set_num_threads(1)  # the models are tiny, and pytest's workers share the cores
 
 
@@ -35,14 +33,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("GLASSFORMER_CACHE", str(folder))
         patch.setenv("OMP_NUM_THREADS", "1")
         yield folder
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _plain_board() -> Iterator[None]:
-    """TensorBoard is given curves only, which is quick; tests/runs/test_board.py looks at the rest."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Board, "look", lambda board, run: None)
-        yield
 
 
 @pytest.fixture(scope="session")

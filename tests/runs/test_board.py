@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from conftest import LOOK
 from glassformer.errors import InputError
 from glassformer.recipe import make_recipe
-from glassformer.runs import train
+from glassformer.runs import board, train
 from glassformer.runs.board import FEW, Board
 from glassformer.tasks.run import SHORT, Run
 from glassformer.tasks.translation import Translator
@@ -22,8 +21,8 @@ WEIGHTS = "model.safetensors"
 
 
 @pytest.fixture(autouse=True)
-def _whole_board(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Board, "look", LOOK)
+def _every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board, "SHARE", float("inf"))
 
 
 def events(folder: Path) -> Any:
@@ -129,3 +128,10 @@ def test_what_is_looked_at_in_a_validation_is_short(trained: Translator) -> None
     found = run.quick().recipe.decode
     assert (found.beam, found.max_length, found.min_length, found.temperature) == (1, SHORT, SHORT, 0.0)
     assert run.recipe.decode.max_length == 4000
+
+
+def test_looking_takes_a_small_part_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(board, "SHARE", 0.05)
+    train(recipe(IDLE), tmp_path)  # a second, in which there is no time to look
+    assert "valid/attention" not in events(tmp_path).Tags()["images"]
+    assert {"loss", "valid/loss"} <= {*events(tmp_path).Tags()["scalars"]}

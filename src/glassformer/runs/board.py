@@ -9,6 +9,7 @@ import importlib.util
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 FEW = 5  # examples that are shown at each validation
 LONGEST = 500  # characters of a text
 DOTS = 72  # per inch of a picture
+SHARE, EXPECTED = 0.05, 0.5  # of the time that looking may take; seconds that the first time is expected to take
 
 
 class Board:
@@ -35,6 +37,7 @@ class Board:
         self._writer, self._after = writer, after
         self._few, self._samples = list[Any](), list[Sample]()
         self._picture: NDArray[np.uint8] | None = None
+        self._began, self._spent, self._expected = monotonic(), 0.0, EXPECTED  # seconds
 
     def begin(self, run: Run, examples: Sequence[Any]) -> None:
         """Show the recipe, at the step from which training goes on; choose examples, different ones of all lengths."""
@@ -42,12 +45,20 @@ class Board:
         self._few = [examples[row] for row in run.rows_shown(examples, FEW)] if examples else []
 
     def look(self, run: Run) -> None:
-        """What a run makes of the chosen examples, and the attention over one of them, if the task shows it."""
+        """What a run makes of the chosen examples, and the attention over one of them, if the task shows it.
+
+        Where validations follow each other quickly, some are left out.
+        """
+        began = monotonic()
+        if self._spent + self._expected > SHARE * (began - self._began):
+            return
         with suppress(GlassformerError):  # a model that cannot be used yet: its scores tell
             quick = run.quick()
             self._samples = quick.new_samples(self._few)
             picture = quick.attention_picture(self._few)
             self._picture = None if picture is None else _pixels(picture.figure)
+        self._expected = monotonic() - began
+        self._spent += self._expected
 
     def add(self, record: dict[str, Any]) -> None:
         """Write a measurement, and what was looked at for it."""
