@@ -4,7 +4,7 @@
 
 Each training has a recipe as `glassformer new` writes it, on pairs drawn from the file, and is scored on the same held-out pairs (BLEU,
 several references where there are such). What was trained is added to src/glassformer/suggest/sweep.json, and is not trained again.
-The last line is JSON: for each number of examples and tokens the best size and dropout, and the gap to what `new` would choose.
+The last line is JSON: the best training for each number of examples and tokens.
 """  # noqa: E501
 
 from __future__ import annotations

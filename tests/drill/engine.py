@@ -37,6 +37,7 @@ LARGE, UPDATED = 5e8, 2e8  # bytes of memory beyond which a model takes longer: 
 SLOW = 3.0  # the clock may show so many times more, while other processes have the cores
 LATE = 20.0  # seconds on the clock in which what a command leaves running ends
 MEMORY = 2 << 30  # bytes that a command may use
+LOADED = 1 << 29  # bytes that torch and the rest take before a command begins, beyond which the system's limit counts
 KILLED = -signal.SIGKILL
 STOPPED = 128 + signal.SIGTERM
 SENTENCE = 4_000  # characters of a message at most
@@ -186,7 +187,7 @@ def judge(outcome: Outcome, may_need_memory: bool = False) -> None:
         raise Broken(f"no end after {outcome.seconds:.0f} s of work", f"no end: {outcome.arguments[0]}")
     if code < 0:
         raise Broken(f"killed by {signal.Signals(-code).name}: {outcome.last[:200]}")
-    if not may_need_memory and (outcome.memory > MEMORY or NO_MEMORY in err):
+    if outcome.memory > MEMORY + (LOADED if may_need_memory else 0) or (NO_MEMORY in err and not may_need_memory):
         raise Broken(f"{outcome.memory / 2**20:.0f} MB of memory", f"memory: {outcome.arguments[0]}")
     if code == STOPPED and outcome.stopped:
         return

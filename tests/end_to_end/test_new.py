@@ -52,3 +52,18 @@ def test_what_cannot_be_done_gets_a_sentence(
     write(tmp_path / "x.tsv", tsv(PAIRS))
     said = command("new", *words)
     assert (said.code, said.err) == (2, f"glassformer: {sentence}\n")
+
+
+def test_a_name_that_no_recipe_can_hold_gets_a_sentence(command: Command, tmp_path: Path) -> None:
+    said = command("new", f"{tmp_path}/\udcff.tsv")
+    assert said.code == 2
+    assert "is not UTF-8" in said.err
+
+
+def test_paths_are_found_through_links(command: Command, tmp_path: Path) -> None:
+    write(tmp_path / "pairs.tsv", tsv(PAIRS))
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "deep")
+    recipe = tmp_path / "link" / "my.toml"
+    assert command("new", tmp_path / "pairs.tsv", "--minutes", "0.01", "--out", recipe).code == 0
+    assert command("data", recipe).code == 0

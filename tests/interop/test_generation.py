@@ -118,6 +118,15 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("in_config", [None, TOKENIZER.end])
+def test_an_end_that_generate_would_not_know_is_refused(in_config: int | None, tmp_path: Path) -> None:
+    """`transformers` writes a null into config.json, and leaves the key out of generation_config.json, which counts."""
+    checkpoint(tmp_path / "x", {"eos_token_id": in_config}, where="config")
+    (tmp_path / "x" / "generation_config.json").write_text('{"num_beams": 1}')
+    with pytest.raises(InputError, match=r"generation_config.json: names no eos_token_id"):
+        import_run(tmp_path / "x", tmp_path / "run")
+
+
 @pytest.mark.parametrize("where", ["generation_config", "config"])
 def test_settings_survive_import_and_export(where: str, tmp_path: Path) -> None:
     settings = {

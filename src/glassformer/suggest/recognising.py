@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -76,10 +77,10 @@ def recognise(paths: Sequence[Path], task: str | None = None) -> Recognised:
 
 def language(texts: Sequence[str]) -> str | None:
     """The language of some texts, by its most frequent words; None: it is none that is known by these."""
-    words = " ".join(texts).lower().split()
-    found = {name: [word for word in words if word in common.split()] for name, common in COMMON.items()}
-    best = max(found, key=lambda name: len(found[name]))
-    return best if len({*found[best]}) > 1 and len(found[best]) > KNOWN_BY * len(words) else None
+    words = Counter(" ".join(texts).lower().split())
+    found = {name: [words[word] for word in common.split() if word in words] for name, common in COMMON.items()}
+    best = max(found, key=lambda name: sum(found[name]))
+    return best if len(found[best]) > 1 and sum(found[best]) > KNOWN_BY * words.total() else None
 
 
 def _rows(source: dict[str, Any]) -> list[Any]:

@@ -15,8 +15,6 @@ from functools import cache
 from pathlib import Path
 
 SWEEP = Path(__file__).with_name("sweep.json")
-
-
 SIZES = {  # smallest first; of these keys a model has those that its family knows
     "tiny": {"width": 64, "heads": 4, "layers": 2, "hidden": 256},
     "small": {"width": 128, "heads": 4, "layers": 3, "hidden": 512},

@@ -12,7 +12,7 @@ import torch
 
 from glassformer.data import Corpus
 from glassformer.data.examples import texts_in
-from glassformer.recipe import Recipe, make_recipe, with_absolute_paths
+from glassformer.recipe import make_recipe, with_absolute_paths
 from glassformer.recipe.model import section_of
 from glassformer.recipe.reading import PATHS, toml_value
 from glassformer.registry import TASKS
@@ -63,11 +63,6 @@ class Suggestion:
     corpus: Corpus
     speed: Speed
     tried: list[Tried]
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe, with paths that start from the current folder."""
-        return make_recipe({"title": self.title, **self.table})
 
     @property
     def tokens(self) -> int:
