@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": {"text"},
     "static": {"parts", "text"},
     "decoding": MODEL_SIDE,
-    "looking": MODEL_SIDE,
+    "looking": MODEL_SIDE | {"decoding"},  # traces hold the trees of beam searches
     "interop": MODEL_SIDE | {"text"},
     "tasks": TASK_SIDE - {"static"},
     "training": TASK_SIDE - {"static"},
@@ -270,7 +270,6 @@ EXCEPTIONS = {
     ("label", "images"),
     ("label", "tagging"),
     ("exchange", "huggingface"),  # a format
-    ("record", "recurrent"),  # a kind of part
 }
 
 

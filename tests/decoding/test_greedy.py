@@ -75,7 +75,7 @@ def test_a_causal_mask_is_not_inverted_while_decoding() -> None:
     model = talker(3, end_bias=-100.0)
     with record(model) as trace:
         greedy(model, torch.tensor([[2, 3, 4]]), limits=Limits(START, END, max_length=5))
-    weights = trace.attention("decoder", 0)[0]  # (H, T, S)
+    weights = trace["decoder.0.self"][0]  # (H, T, S)
     assert weights.shape[1:] == (5, 5)
     assert (weights.tril() > 0).equal(torch.ones_like(weights).tril() > 0)
     assert weights.triu(diagonal=1).eq(0).all()

@@ -15,8 +15,10 @@ from rich.text import Text
 
 from glassformer.errors import InputError
 from glassformer.looking.figures import SHADES, attention_figure, attention_text, loss_figure
-from glassformer.looking.look import Look
+from glassformer.looking.sharpest import sharpest
 from glassformer.looking.style import save
+from glassformer.looking.trace import Description, Stored, Trace
+from glassformer.parts.observing import axes as axes_of
 
 WRITTEN, READ = ["le", "chat", "end"], ["the", "cat"]
 WEIGHTS = torch.tensor([[1.0, 0.0], [0.25, 0.75], [0.5, 0.5]])  # (T, S)
@@ -168,13 +170,24 @@ def test_losses_have_ticks_that_can_be_read(tmp_path: Path, drawn: list[Figure],
 def test_the_sharpest_head_aligns_what_is_written_and_does_not_only_stare() -> None:
     diagonal, stare, even = torch.eye(4) * 0.8 + 0.05, torch.zeros(4, 4), torch.full((4, 4), 0.25)
     stare[:, 0] = 1.0
-    look = Look(
-        "cross", list("abcd"), list("wxyz"), torch.stack((even, diagonal.roll(1, 0), diagonal, stare)).view(2, 2, 4, 4)
+    best = sharpest(attending(torch.stack((even, diagonal.roll(1, 0), diagonal, stare)).view(2, 1, 2, 4, 4)))
+    assert best.weights.equal(diagonal)
+    assert best.title == "cross attention of layer 2, head 1, the sharpest of 2 in the upper layers"
+    assert (best.name, best.head) == ("decoder.1.cross.weights", 0)
+    assert (best.rows, best.columns) == (list("abcd"), list("wxyz"))
+    assert sharpest(attending(torch.ones(1, 1, 1, 1, 1))).title == "cross attention"
+
+
+def attending(layers: torch.Tensor) -> Trace:
+    """A trace of cross-attention (L, B, H, T, S)."""
+    names = [f"decoder.{layer}.cross.weights" for layer in range(len(layers))]
+    kept = Stored(
+        {name: [each] for name, each in zip(names, layers, strict=True)},
+        dict.fromkeys(names, axes_of(head=2, token=None, key=None)),
+        {},
     )
-    weights, which = look.sharpest
-    assert weights.equal(diagonal)
-    assert which == "cross attention of layer 2, head 1, the sharpest of 2 in the upper layers"
-    assert Look("cross", ["a"], ["b"], torch.ones(1, 1, 1, 1)).sharpest[1] == "cross attention"
+    texts = {"encoder": [list("wxyz")], "written": [list("abcd")]}
+    return Trace(kept, Description(shows="decoder.cross", tokens=texts))
 
 
 def test_a_run_without_measurements_has_an_empty_figure(tmp_path: Path) -> None:

@@ -156,11 +156,11 @@ def test_a_recording_holds_cells_of_both_sides_and_weights_between() -> None:
     model = translator()
     with record(model) as trace:
         model(SOURCE, TARGET, MASK)
-    sides = [("encoder", layer, way) for layer in (0, 1) for way in ("forward", "backward")]
-    assert list(trace.cells) == [*sides, ("decoder", 0, "forward"), ("decoder", 1, "forward")]
-    assert trace.cell("encoder", 1, "backward")["forget"].shape == (2, 4, 4)
-    assert trace.cell("decoder", 0)["cell"].shape == (2, 3, 8)
-    weights = trace.attention("cross", 0)
+    cells = [name.removesuffix(".cell") for name in trace if name.endswith(".cell")]
+    assert cells == ["encoder.0", "encoder.0.backward", "encoder.1", "encoder.1.backward", "decoder.0", "decoder.1"]
+    assert trace["encoder.1.backward.gates.forget"].shape == (2, 4, 4)
+    assert trace["decoder.0.cell"].shape == (2, 3, 8)
+    weights = trace["decoder.cross"]
     assert weights.shape == (2, 1, 3, 4)
     same(weights.sum(-1), torch.ones(2, 1, 3).double())
     assert (weights[1, :, :, 2:] == 0).all()
@@ -168,10 +168,9 @@ def test_a_recording_holds_cells_of_both_sides_and_weights_between() -> None:
         state = model.start(SOURCE, MASK)
         for t in range(3):
             _, state = model.step(state, TARGET[:, t : t + 1])
-    same(stepped.attention("cross", 0), weights)
-    for layer in (0, 1):
-        for name, values in trace.cell("decoder", layer).items():
-            same(stepped.cell("decoder", layer)[name], values)
+    assert stepped.names == trace.names
+    for name in trace:
+        same(stepped[name], trace[name])
 
 
 def test_additive_and_multiplicative_scores_are_their_formulas() -> None:
@@ -194,7 +193,7 @@ def test_attention_follows_the_notes_steps() -> None:
     weights = scores.softmax(-1)  # softmax
     context = torch.einsum("bts,bsd->btd", weights, states)  # context vector
     same(y, torch.tanh(torch.cat((x, context), -1) @ part.output.weight.T + part.output.bias), 1e-6)  # concatenate
-    same(trace.attention("attention", 0)[:, 0], weights, 1e-6)
+    same(trace["attention"][:, 0], weights, 1e-6)
 
 
 @torch.no_grad()
@@ -289,7 +288,7 @@ def test_a_class_is_read_off_the_state_in_the_end() -> None:
     assert isinstance(model, EncoderOnly)
     with record(model) as trace:
         logits = model(SOURCE, MASK)
-    there, back = (trace.cell("encoder", 1, way)["hidden"] for way in ("forward", "backward"))
+    there, back = trace["encoder.1.state"], trace["encoder.1.backward.state"]
     ends = torch.stack((torch.cat((there[0, 3], back[0, 0])), torch.cat((there[1, 1], back[1, 0]))))
     same(model.head(ends), logits, 1e-6)
 

@@ -104,7 +104,7 @@ def test_recorded_weights_are_those_pytorch_reports() -> None:
     x = torch.randn(2, 4, 8)
     with record(ours) as trace:
         ours(x)
-    same(trace.attention("attention", 0), theirs(x, x, x, average_attn_weights=False)[1])
+    same(trace["attention"], theirs(x, x, x, average_attn_weights=False)[1])
 
 
 def test_grouped_key_value_heads_are_repeated_key_value_heads() -> None:
@@ -116,8 +116,9 @@ def test_grouped_key_value_heads_are_repeated_key_value_heads() -> None:
     full.load_state_dict(numbers)
     x = torch.randn(2, 5, 8)
     same(grouped(x, mask=causal()), full(x, mask=causal()))
-    with record(grouped):
+    with record(grouped) as trace:
         same(grouped(x), full(x))
+    assert trace["attention.keys"].shape == (2, 2, 5, 2)
 
 
 def test_head_width_is_independent_of_width() -> None:
@@ -184,7 +185,7 @@ def test_alibi_weights_fall_with_distance_by_hand() -> None:
     near, far = math.exp(-1 / 2), math.exp(-2 / 2)  # the first head's slope is 1/2
     middle = torch.tensor([near, 1, near]) / (1 + 2 * near)
     first = torch.tensor([1, near, far]) / (1 + near + far)
-    same(trace.attention("attention", 0)[0, 0, :2], torch.stack((first, middle)))
+    same(trace["attention"][0, 0, :2], torch.stack((first, middle)))
 
 
 @pytest.mark.parametrize("scheme", ["rotary", "relative", "alibi"])

@@ -16,10 +16,11 @@ from glassformer.parts import GRU, LSTM, RNN, Cell, Recurrent
 CELLS = [RNN, GRU, LSTM]
 PEERS = {RNN: nn.RNN, GRU: nn.GRU, LSTM: nn.LSTM}
 PHASES = {
-    RNN: ["hidden"],
-    GRU: ["reset", "update", "candidate", "hidden"],
-    LSTM: ["forget", "kept", "input", "candidate", "added", "cell", "output", "hidden"],
+    RNN: ["state"],
+    GRU: ["gates.reset", "gates.update", "gates.candidate", "state"],
+    LSTM: [f"gates.{name}" for name in ("forget", "kept", "input", "candidate", "added")],
 }
+PHASES[LSTM] += ["cell", "gates.output", "state"]
 
 
 def same(ours: Tensor, expected: Tensor, tolerance: float = 1e-6) -> None:
@@ -30,33 +31,29 @@ def real_of(lengths: list[int], longest: int) -> Tensor:
     return torch.arange(longest) < torch.tensor(lengths)[:, None]
 
 
-def outcome(part: Recurrent, x: Tensor, real: Tensor | None, looking: bool) -> tuple[Tensor, list[Tensor]]:
+def outcome(part: Recurrent, x: Tensor, real: Tensor | None, opened: bool) -> tuple[Tensor, list[Tensor]]:
     """What a part says and its last states, in one; and the gradients of all of it by inputs and weights."""
     x = x.clone().requires_grad_()
     torch.manual_seed(7)  # of dropout
-    if looking:
-        with record(part):
-            y, states = part(x, real)
-    else:
-        y, states = part(x, real)
+    y, states = part.opened(x, real) if opened else part(x, real)
     both = torch.cat([y.flatten(), *(state.flatten() for state in states)])
     weights = torch.linspace(-1, 1, len(both), dtype=both.dtype)
     return both, list(torch.autograd.grad((both * weights).sum(), [x, *part.parameters()]))
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("looking", [False, True])
+@pytest.mark.parametrize("opened", [False, True])
 @pytest.mark.parametrize(("layers", "both_ways"), [(1, False), (3, False), (2, True)])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
 def test_it_equals_torch(
-    cell: type[Cell], looking: bool, layers: int, both_ways: bool, dtype: torch.dtype, tolerance: float
+    cell: type[Cell], opened: bool, layers: int, both_ways: bool, dtype: torch.dtype, tolerance: float
 ) -> None:
     torch.manual_seed(0)
     peer = PEERS[cell](5, 6, layers, batch_first=True, bidirectional=both_ways, dtype=dtype)
     part = Recurrent(cell, 5, 6, layers, both_ways).to(dtype)
     part.fused.load_state_dict(peer.state_dict())  # the same names, the same order of gates
     x, real = torch.randn(3, 7, 5, dtype=dtype), real_of([7, 2, 4], 7)
-    ours, gradients = outcome(part, x, real, looking)
+    ours, gradients = outcome(part, x, real, opened)
     x.requires_grad_()
     packed = pack_padded_sequence(x, real.sum(1), batch_first=True, enforce_sorted=False)
     given, states = peer(packed)
@@ -87,25 +84,22 @@ def test_looking_changes_nothing(
     part = Recurrent(cell, 3, 4, layers, both_ways, dropout).double().train()
     x = torch.randn(len(lengths), max(lengths), 3, dtype=torch.double)
     real = real_of(lengths, max(lengths)) if padded else None
-    fused, by_fused = outcome(part, x, real, looking=False)
-    opened, by_opened = outcome(part, x, real, looking=True)
+    fused, by_fused = outcome(part, x, real, opened=False)
+    opened, by_opened = outcome(part, x, real, opened=True)
     same(opened, fused, 1e-12)
     for ours, expected in zip(by_opened, by_fused, strict=True):
         same(ours, expected, 1e-12)
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("looking", [False, True])
-def test_padding_and_company_change_nothing(cell: type[Cell], looking: bool) -> None:
+@pytest.mark.parametrize("opened", [False, True])
+def test_padding_and_company_change_nothing(cell: type[Cell], opened: bool) -> None:
     part = Recurrent(cell, 3, 4, 2, bidirectional=True).double()
     x = torch.randn(2, 5, 3, dtype=torch.double)
     real = real_of([5, 2], 5)
 
     def run(x: Tensor, real: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        if not looking:
-            return part(x, real)  # type: ignore[no-any-return]
-        with record(part):
-            return part(x, real)  # type: ignore[no-any-return]
+        return part.opened(x, real) if opened else part(x, real)
 
     y, states = run(x, real)
     alone, alone_states = run(x[1:, :2], None)
@@ -131,31 +125,29 @@ def test_every_gate_and_state_is_recorded(cell: type[Cell]) -> None:
     part, x, real = Recurrent(cell, 3, 4, 2, bidirectional=True), torch.randn(2, 5, 3), real_of([5, 3], 5)
     with record(part) as trace:
         y, states = part(x, real)
-    keys = [("recurrent", layer, way) for layer in range(2) for way in ("forward", "backward")]
-    assert list(trace.cells) == keys
-    for key in keys:
-        phases = trace.cell(*key)
-        assert list(phases) == PHASES[cell]
-        for name, values in phases.items():
-            assert values.shape == (2, 5, 4)
-            assert not values.requires_grad
-            assert (values[1, 3:] == 0).all()
-            if name in ("forget", "input", "output", "reset", "update"):
-                assert ((values[0] > 0) & (values[0] < 1)).all()
-    same(torch.cat([trace.cell("recurrent", 1, way)["hidden"] for way in ("forward", "backward")], dim=-1), y)
-    same(trace.cell("recurrent", 0, "forward")["hidden"][:, 4][:1], states[0][0][:1])
+    places = ("layers.0.", "layers.0.backward.", "layers.1.", "layers.1.backward.")
+    assert trace.names == [f"{place}{name}" for place in places for name in PHASES[cell]]
+    for name in trace:
+        values = trace[name]
+        assert values.shape == (2, 5, 4)
+        assert not values.requires_grad
+        assert (values[1, 3:] == 0).all()
+        if name.split(".")[-1] in ("forget", "input", "output", "reset", "update"):
+            assert ((values[0] > 0) & (values[0] < 1)).all()
+    same(torch.cat([trace["layers.1.state"], trace["layers.1.backward.state"]], dim=-1), y)
+    same(trace["layers.0.state"][:, 4][:1], states[0][0][:1])
 
 
 def test_the_phases_of_an_lstm_are_those_of_the_notes() -> None:
     part, x = Recurrent(LSTM, 2, 1), torch.randn(1, 4, 2)
     with record(part) as trace:
         part(x)
-    phases = trace.cell("recurrent")
+    phases = {name: trace[f"layers.0.{name}"] for name in PHASES[LSTM]}
     before = torch.cat((torch.zeros(1, 1, 1), phases["cell"][:, :-1]), dim=1)
-    same(phases["kept"], phases["forget"] * before)
-    same(phases["added"], phases["input"] * phases["candidate"])
-    same(phases["cell"], phases["forget"] * before + phases["input"] * phases["candidate"])
-    same(phases["hidden"], phases["output"] * torch.tanh(phases["cell"]))
+    same(phases["gates.kept"], phases["gates.forget"] * before)
+    same(phases["gates.added"], phases["gates.input"] * phases["gates.candidate"])
+    same(phases["cell"], phases["gates.kept"] + phases["gates.added"])
+    same(phases["state"], phases["gates.output"] * torch.tanh(phases["cell"]))
 
 
 def test_an_lstm_begins_by_remembering() -> None:
@@ -182,6 +174,5 @@ def test_what_cannot_be_is_refused() -> None:
         Recurrent(GRU, 3, 5)(torch.zeros(1, 1, 4))
     with record(Recurrent(GRU, 3, 5)) as trace:
         pass
-    message = "^nothing was recorded of cells encoder 0 forward; there is: nothing of any$"
-    with pytest.raises(InputError, match=message):
-        trace.cell("encoder")
+    with pytest.raises(InputError, match=r"^nothing was recorded: run the model inside record\(\)$"):
+        trace["layers.0.state"]

@@ -98,12 +98,12 @@ def test_a_stream_of_bytes_never_shows_half_a_letter_and_ends_with_all(seed: int
 def test_a_look_shows_the_weights_of_every_written_token(trained: Translator) -> None:
     seen = trained.look("a b c")
     assert seen.output == "a b c"
-    assert seen.columns == trained.tokenizer.tokens(trained.read("a b c"))
-    assert seen.rows == [*trained.translate(["a b c"])[0].tokens, "end"]
-    model = trained.recipe.model
-    assert seen.weights.shape == (model.layers, model.heads, len(seen.rows), len(seen.columns))
-    torch.testing.assert_close(seen.weights.sum(-1), torch.ones(seen.weights.shape[:-1]))
-    assert seen.mean.shape == (len(seen.rows), len(seen.columns))
+    axes = seen.axes("decoder.0.cross")
+    assert axes["key"] == trained.tokenizer.tokens(trained.read("a b c"))
+    assert axes["token"] == [*trained.translate(["a b c"])[0].tokens, "end"]
+    model, weights = trained.recipe.model, seen.attention("decoder.cross")[:, 0]
+    assert weights.shape == (model.layers, model.heads, len(axes["token"]), len(axes["key"]))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
     assert all(attention.observe is None for attention in _attentions(trained))
 
 

@@ -218,5 +218,6 @@ def test_validation_scores_only_as_many_as_it_may_drawn_over_all(trained: Answer
 
 def test_where_it_looks(trained: Answerer) -> None:
     look = trained.look(("which colour", "a red house"))
-    assert (look.output, look.rows) == ("red", look.columns)
-    assert look.weights.shape == (1, 2, len(look.rows), len(look.rows))
+    axes = look.axes("encoder.0.self")
+    assert (look.output, axes["token"]) == ("red", axes["key"])
+    assert look["encoder.0.self"].shape == (1, 2, len(axes["token"]), len(axes["token"]))

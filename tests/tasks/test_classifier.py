@@ -65,7 +65,7 @@ def test_two_texts_are_read_together(tmp_path: Path) -> None:
     assert one.probabilities != other.probabilities
     assert run.evaluate(run.examples("test")).scores.confusion.sum() == len(run.examples("test"))
     look = run.look(("the plum", "my plum"))
-    assert len(look.rows) == len(run.read(("the plum", "my plum"))) == look.weights.shape[-1]
+    assert len(look.axes("encoder.0.self")["key"]) == len(run.read(("the plum", "my plum")))
     shown = f'set -- {run.next_commands(run.examples("test"))[0]}; printf %s "$4"'
     ran = subprocess.run(["sh", "-c", shown], capture_output=True, text=True, check=True)  # noqa: S603, S607
     typed = ran.stdout
@@ -147,7 +147,8 @@ def test_what_is_shown_of_it(trained: Classifier, tmp_path: Path) -> None:
 
 def test_where_it_looks(trained: Classifier) -> None:
     look = trained.look("the old hammer")
-    assert (look.rows, look.output) == (look.columns, "tool")
-    assert len(look.rows) == len(trained.read("the old hammer")) == 5
-    assert look.weights.shape == (1, 2, len(look.rows), len(look.rows))
-    torch.testing.assert_close(look.weights.sum(dim=-1), torch.ones(1, 2, len(look.rows)))
+    axes, weights = look.axes("encoder.0.self"), look["encoder.0.self"]
+    assert (axes["token"], look.output) == (axes["key"], "tool")
+    assert len(axes["token"]) == len(trained.read("the old hammer")) == 5
+    assert weights.shape == (1, 2, 5, 5)
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 2, 5))

@@ -277,9 +277,10 @@ def test_what_is_shown_after_training(run: Any) -> None:
 def test_a_look_has_a_row_and_a_column_for_each_token(run: Any) -> None:
     text = {Filler: "the [MASK] cow", Denoiser: "the<extra_id_0> cow says"}.get(type(run), "the big cow")
     seen = run.look(text)
-    assert seen.weights.shape[-2:] == (len(seen.rows), len(seen.columns))
-    torch.testing.assert_close(seen.weights.sum(dim=-1), torch.ones(seen.weights.shape[:-1]))
-    assert seen.columns == run.tokenizer.tokens(run.read(text))
+    weights, axes = seen.attention(seen.shows), seen.axes(seen.attentions(seen.shows)[0])
+    assert weights.shape[-2:] == (len(axes["token"]), len(axes["key"]))
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
+    assert axes["key"] == run.tokenizer.tokens(run.read(text))
 
 
 @pytest.mark.parametrize("run", ["masked", "spans"], indirect=True)

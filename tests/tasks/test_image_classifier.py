@@ -152,7 +152,10 @@ def test_what_is_shown_of_it(trained: ImageClassifier, tmp_path: Path) -> None:
 
 def test_where_it_looks(trained: ImageClassifier) -> None:
     look = trained.look(drawn("lying", 1000))
-    assert look.rows[:2] == ["class", "1,1"]
-    assert look.rows[-1] == "4,4"
-    assert look.weights.shape == (1, 2, 17, 17)
+    rows = look.axes("encoder.0.self")["token"]
+    assert rows[:2] == ["class", "1,1"]
+    assert rows[-1] == "4,4"
+    assert look["encoder.0.self"].shape == (1, 2, 17, 17)
+    assert look["encoder.patches"].shape[1] == 16
+    assert look.axes("logits")["label"] == trained.labels
     assert look.output == "lying"

@@ -151,4 +151,8 @@ def test_what_is_shown_of_it(trained: Tagger) -> None:
 
 
 def test_a_recurrent_model_has_no_attention_to_look_at(trained: Tagger) -> None:
-    assert len(trained.look("they can fish").weights) == 0
+    look = trained.look("they can fish")
+    assert look.kinds == []
+    with pytest.raises(InputError, match=r"^no encoder.self attention was recorded: the model has no attention, or"):
+        look.attention("encoder.self")
+    assert look["encoder.0.state"].shape[:2] == (1, len(trained.read("they can fish")))

@@ -12,6 +12,7 @@ from glassformer.cli.items import notice
 from glassformer.cli.showing import bar, command_line, out, say
 from glassformer.errors import InputError
 from glassformer.looking.figures import attention_text, loss_figure
+from glassformer.looking.sharpest import sharpest
 from glassformer.looking.style import save
 from glassformer.runs.metrics import read_metrics
 from glassformer.runs.report import REPORT, Report, try_on
@@ -64,10 +65,10 @@ def _write(report: Report) -> bool:
 def _show_attention(run: Any, examples: Sequence[Any]) -> None:
     """The cross-attention over a short example as coloured text, if there is any and the terminal is wide enough."""
     seen = run.attention_shown(examples)
-    if seen is None or not len(seen.weights):
+    if seen is None or not seen.kinds:
         return
-    weights, which = seen.sharpest
-    heat = attention_text(weights, seen.rows, seen.columns)
+    best = sharpest(seen)
+    heat = attention_text(best.weights, best.rows, best.columns)
     if max(Text.from_markup(line).cell_len for line in heat.splitlines()) <= out.width:
-        say(f"\n{which.capitalize()}: a row for each token that was written, a column for each that was read.\n")
+        say(f"\n{best.title.capitalize()}: a row for each token that was written, a column for each that was read.\n")
         out.print(heat)

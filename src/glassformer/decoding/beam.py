@@ -149,7 +149,8 @@ def beam_search(
     """The `best` outputs of each sentence, best first, found with `width` beams; fewer if fewer exist.
 
     Outputs that reach `max_length` without the end token are ranked like the others and have `finished=False`.
-    `watch` gets every expansion: pass a `BeamTrees` to keep the whole search tree.
+    `watch` gets every expansion: pass a `BeamTrees` to keep the whole search tree. (Inside `gf.record(model)`, the
+    trace keeps it.)
     """
     if width < 1:
         raise ConfigurationError(f"the beam width must be at least 1, not {width}")
@@ -163,6 +164,7 @@ def beam_search(
     source = first_of(inputs)
     with evaluating(parts_of(model)):
         state = model.start(*inputs)
+        watcher = getattr(state, "watcher", None)
         collected = best if early_stopping == "never" else width
         found = [BestHypotheses(collected, limits, length_penalty, early_stopping) for _ in source]
         score = Scorer(limits, prefix, inputs, greedily=False)
@@ -183,9 +185,12 @@ def beam_search(
             _finish(candidates, finished, [found[sentence] for sentence in sentences])
             unfinished = candidates.scores.masked_fill(closing, -torch.inf)
             scores, beams = unfinished.topk(min(width, unfinished.shape[1]), dim=-1)  # (B, k)
-            if watch is not None:
+            if watch is not None or watcher is not None:
                 kept = torch.zeros_like(closing).scatter(1, beams, scores.isfinite())
-                watch(Expansion(sentences, candidates, finished, kept, beams, length_penalty))
+                step = Expansion(sentences, candidates, finished, kept, beams, length_penalty)
+                for tell in (watch, watcher and watcher.expand):
+                    if tell is not None:
+                        tell(step)
             paths = candidates.select(beams)
             paths.scores = scores  # -inf for paths that have ended
             likeliest, highest = torch.stack((candidates.scores[:, 0], scores[:, 0])).tolist()
@@ -201,10 +206,13 @@ def beam_search(
                 paths, sentences = paths.of(rows), [sentences[row] for row in open_rows]
             state.select(paths.parents, rows)
             tokens = paths.tokens[:, :, -1]  # (B, k)
-    for sentence, outputs in enumerate(found):
-        if not outputs.hypotheses:
+    for sentence, each in enumerate(found):
+        if not each.hypotheses:
             raise InputError(f"sentence {sentence}: every allowed output has probability 0")
-    return [outputs.hypotheses[:best] for outputs in found]
+    outputs = [each.hypotheses[:best] for each in found]
+    if watcher is not None:
+        watcher.finish(outputs)
+    return outputs
 
 
 def _finish(candidates: Paths, finished: Tensor, found: list[BestHypotheses]) -> None:

@@ -123,9 +123,9 @@ def _sentences(rng: Rng, count: int = 32) -> Looked:
 
 def _watch(model: DecoderOnly, new: Looked) -> dict[str, Tensor]:
     """Of each head (L, H): its entropy, how far back it looks, and how much attention it gives to each relation."""
-    with record(model) as trace:
+    with record(model, keep="weights") as trace:
         logits(model, new.batch.text)
-    weights = torch.stack([trace.attention("decoder", layer) for layer in range(LAYERS)])  # (L, B, H, T, T)
+    weights = trace.attention("decoder.self")  # (L, B, H, T, T)
     back = torch.arange(LONGEST)[:, None] - torch.arange(LONGEST)  # (T, T)
     entropies = -(weights * weights.clamp_min(1e-12).log()).sum(dim=-1)  # (L, B, H, T)
     distances = (weights * back).sum(dim=-1)  # (L, B, H, T)

@@ -36,8 +36,8 @@ def run(
     """One layer of each kind: seconds of a step (forward and backward) and its longest chain, for each length."""
     torch.manual_seed(trial.seed)
     block: Layer = BlockBuilder(WIDTH, HEADS, 4 * WIDTH, activation=gelu).encoder_blocks(1)[0]
-    layers = {SIMPLE: _reads(RNN), GATED: _reads(LSTM), OPEN: _reads(LSTM, watched=True), BLOCK: block}
-    chains = layers | {SIMPLE: _reads(RNN, watched=True), GATED: layers[OPEN]}
+    layers = {SIMPLE: _reads(RNN), GATED: _reads(LSTM), OPEN: _reads(LSTM, opened=True), BLOCK: block}
+    chains = layers | {SIMPLE: _reads(RNN, opened=True), GATED: layers[OPEN]}
     rows = Rows()
     for length in trial.each("timing", lengths):
         x = torch.randn(count, length, WIDTH, requires_grad=True)
@@ -73,12 +73,10 @@ def run(
     )
 
 
-def _reads(cell: type[Cell], watched: bool = False) -> Layer:
-    """A recurrent layer; watched, it takes its steps in the open."""
+def _reads(cell: type[Cell], opened: bool = False) -> Layer:
+    """A recurrent layer; opened, it takes its steps in the open."""
     layer = Recurrent(cell, WIDTH, WIDTH)
-    if watched:
-        layer.observe = lambda number, direction, phases: None
-    return lambda x: layer(x)[0]
+    return lambda x: (layer.opened(x) if opened else layer(x))[0]
 
 
 def _seconds(layers: dict[str, Layer], x: Tensor, repeats: int) -> dict[str, float]:

@@ -1,4 +1,8 @@
-"""Looking inside: record what a model does, and read it back."""
+"""Looking inside: record what a model does, read it back, and change it while it works."""
 
-from glassformer.looking.record import Trace as Trace
-from glassformer.looking.record import record as record
+from glassformer.looking.editing import intervene as intervene
+from glassformer.looking.patching import patching as patching
+from glassformer.looking.points import points as points
+from glassformer.looking.recording import record as record
+from glassformer.looking.storing import load_trace as load_trace
+from glassformer.looking.trace import Trace as Trace

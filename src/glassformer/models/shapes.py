@@ -13,13 +13,14 @@ from glassformer.parts.blocks import Decoder, Encoder
 from glassformer.parts.cache import DecodingState
 from glassformer.parts.checks import check_keep
 from glassformer.parts.masks import Mask, padding
+from glassformer.parts.observing import Axes, Observable, axes
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
 
 AnyEncoder = Encoder | RecurrentEncoder
 AnyDecoder = Decoder | RecurrentDecoder
 
 
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(Observable):
     """An encoder, a decoder that looks at what it reads all along, and a head that scores the next token."""
 
     def __init__(self, encoder: AnyEncoder, decoder: AnyDecoder, head: nn.Module) -> None:
@@ -32,7 +33,11 @@ class EncoderDecoder(nn.Module):
         `source_mask` (B, S) is True where a source token is real; padding comes last, since positions count from the
         first column. The target needs none, as no token looks ahead to its padding.
         """
-        return self.head(self.hidden(source, target, source_mask))  # type: ignore[no-any-return]
+        return self.seen("logits", self.head(self.hidden(source, target, source_mask)))
+
+    def points(self) -> dict[str, Axes]:
+        """The scores of tokens."""
+        return {"logits": axes(token=None, vocabulary=self.decoder.embedding.vocabulary)}
 
     def hidden(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
         """What the head scores: the decoder's vectors (B, T, D)."""
@@ -55,10 +60,10 @@ class EncoderDecoder(nn.Module):
     def step(self, state: Any, tokens: Tensor) -> tuple[Tensor, DecodingState]:
         """Read one more token for each beam, (B, k); logits (B, k, V) of the one after it."""
         x, state = self.decoder.step(state, tokens)
-        return self.head(x), state
+        return self.seen("logits", self.head(x)), state
 
 
-class DecoderOnly(nn.Module):
+class DecoderOnly(Observable):
     """A language model: a decoder without a source, and a head that scores the next token."""
 
     def __init__(self, decoder: AnyDecoder, head: nn.Module) -> None:
@@ -72,7 +77,11 @@ class DecoderOnly(nn.Module):
         `documents` (B, T) says which document each token is from, where several are packed into a row: each is read
         as if it stood alone.
         """
-        return self.head(self.hidden(tokens, mask, documents))  # type: ignore[no-any-return]
+        return self.seen("logits", self.head(self.hidden(tokens, mask, documents)))
+
+    def points(self) -> dict[str, Axes]:
+        """The scores of tokens."""
+        return {"logits": axes(token=None, vocabulary=self.decoder.embedding.vocabulary)}
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
         """What the head scores: the decoder's vectors (B, T, D)."""
@@ -88,10 +97,10 @@ class DecoderOnly(nn.Module):
     def step(self, state: Any, tokens: Tensor) -> tuple[Tensor, DecodingState]:
         """Read one more token for each beam, (B, k); logits (B, k, V) of the one after it."""
         x, state = self.decoder.step(state, tokens)
-        return self.head(x), state
+        return self.seen("logits", self.head(x)), state
 
 
-class EncoderOnly(nn.Module):
+class EncoderOnly(Observable):
     """An encoder, and a head on top of its vectors; without a head the vectors themselves are the answer.
 
     A `pooler` goes along for those who want one vector of them: `model.pooler(model(tokens))`.
@@ -106,7 +115,11 @@ class EncoderOnly(nn.Module):
 
         `mask` (B, T) is True where a token is real, `segments` (B, T) says which sentence it is from.
         """
-        return self.head(self.hidden(tokens, mask, segments))  # type: ignore[no-any-return]
+        return self.seen("logits", self.head(self.hidden(tokens, mask, segments)))
+
+    def points(self) -> dict[str, Axes]:
+        """What the head gives, if there is one: for each token, or for the whole text without that axis."""
+        return {} if isinstance(self.head, nn.Identity) else {"logits": axes(token=None, label=None)}
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """What the head reads: vectors in context (B, T, D)."""

@@ -13,7 +13,7 @@ B batch, T target length, S source length, D source width, W decoder width, H he
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from glassformer.parts.checks import check_positive, check_width
 from glassformer.parts.masks import Mask
 from glassformer.parts.named import Named
+from glassformer.parts.observing import Axes, Observable, axes
 
 
 class AdditiveScore(nn.Module):
@@ -70,7 +71,7 @@ class Source(NamedTuple):
         return Source(*(None if each is None else each[sentences] for each in self))  # type: ignore[arg-type]
 
 
-class Alignment(nn.Module):
+class Alignment(Observable):
     """Attention of a recurrent decoder, by any `score`."""
 
     def __init__(self, width: int, memory_width: int, score: Score) -> None:
@@ -78,25 +79,35 @@ class Alignment(nn.Module):
         self.score = score(width, memory_width)
         self.width, self.memory_width = width, memory_width
         self.output = nn.Linear(width + memory_width, width)
-        self.observe: Callable[[Tensor], None] | None = None  # set while recording: is handed the weights (B, H, T, S)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "observe": None}
+    def points(self) -> dict[str, Axes]:
+        """As of attention with one head; `heads` is the context vector. Scores are before the mask."""
+        table = axes(head=1, token=None, key=None)
+        return {
+            "keys": axes(key=None, feature=self.width),
+            "scores": table,
+            "weights": table,
+            "heads": axes(head=1, token=None, feature=self.memory_width),
+            "output": axes(token=None, feature=self.width),
+        }
 
     def project(self, states: Tensor, mask: Mask | None = None) -> Source:
         """A source's states (B, S, D), ready to be attended to wherever the mask allows it."""
         check_width(states, self.memory_width, "the memory")
         real = None if mask is None else mask.real
-        return Source(states, self.score.key(states), None if real is None else real.expand(states.shape[:2]))
+        keys = self.seen("keys", self.score.key(states))
+        return Source(states, keys, None if real is None else real.expand(states.shape[:2]))
 
     def forward(self, x: Tensor, source: Source) -> Tensor:
         """Decoder states (B, T, W) with what they take in from the source: (B, T, W)."""
         check_width(x, self.width, "the input")
-        scores = self.score(x, source.keys)  # (B, T, S)
+        scores = self._seen_in_its_head("scores", self.score(x, source.keys))  # (B, T, S)
         if source.real is not None:
             scores = scores.masked_fill(~source.real[:, None], -torch.inf)
-        weights = scores.softmax(dim=-1)
-        if self.observe is not None:
-            self.observe(weights[:, None])  # (B, 1, T, S)
-        context = weights @ source.states  # (B, T, D)
-        return torch.tanh(self.output(torch.cat((x, context), dim=-1)))  # (B, T, W)
+        weights = self._seen_in_its_head("weights", scores.softmax(dim=-1))
+        context = self._seen_in_its_head("heads", weights @ source.states)  # (B, T, D)
+        return self.seen("output", torch.tanh(self.output(torch.cat((x, context), dim=-1))))  # (B, T, W)
+
+    def _seen_in_its_head(self, name: str, x: Tensor) -> Tensor:
+        """What goes on of (B, T, S), which observers see as that of the only head, (B, 1, T, S)."""
+        return x if self.observe is None else self.observe(name, x[:, None])[:, 0]

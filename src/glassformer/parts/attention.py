@@ -10,8 +10,6 @@ B batch, T query length, S key length, D model width, H heads, G key-value heads
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +21,7 @@ from glassformer.parts.checks import check_fraction, check_positive, check_width
 from glassformer.parts.feedforward import Linear
 from glassformer.parts.inference import together
 from glassformer.parts.masks import Mask
+from glassformer.parts.observing import Axes, Observable, Observer, axes
 from glassformer.parts.positions import AttentionPositions, Position, as_tensor
 from glassformer.parts.short_attention import short_attention, suits
 
@@ -50,21 +49,39 @@ def attention(
 
     A query that may attend to nothing takes in nothing: zeros.
     """
+    weights = attention_weights(attention_scores(query, key, bias, scale), mask)
+    return attend(weights, value, dropout), weights
+
+
+def attention_scores(query: Tensor, key: Tensor, bias: Tensor | None = None, scale: float | None = None) -> Tensor:
+    """How well each key suits each query, (…, T, S), before the mask and the softmax."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    if query.dim() == 4 and key.shape[1] != query.shape[1]:  # groups of query heads share a key-value head
-        key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
-    scores = dot_similarity(query, key) * scale  # (…, T, S)
-    if bias is not None:
-        scores = scores + bias
-    allowed = None if mask is None else mask.table(query.shape[-2], key.shape[-2], query.device)
-    if allowed is not None and allowed.dim() > scores.dim():
-        raise InputError(f"a mask with {allowed.dim()} dimensions needs queries (B, H, T, K), not {tuple(query.shape)}")
+    scores = dot_similarity(query, _for_each_head(key, query)) * scale
+    return scores if bias is None else scores + bias
+
+
+def attention_weights(scores: Tensor, mask: Mask | None = None) -> Tensor:
+    """The softmax of scores (…, T, S) over the keys that each query may attend to; 0 where there is none."""
+    queries, keys = scores.shape[-2:]
+    allowed = None if mask is None else mask.table(queries, keys, scores.device)
     if allowed is None:
-        weights = scores.softmax(dim=-1)
-    else:
-        weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
-        weights = weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
-    return F.dropout(weights, dropout) @ value, weights
+        return scores.softmax(dim=-1)
+    if allowed.dim() > scores.dim():
+        raise InputError(f"a mask with {allowed.dim()} dimensions needs scores (B, H, T, S), not {tuple(scores.shape)}")
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+    return weights.masked_fill(~allowed.any(dim=-1, keepdim=True), 0.0)
+
+
+def attend(weights: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
+    """The values (…, S, K) in the mixture of each row of weights (…, T, S): (…, T, K)."""
+    return F.dropout(weights, dropout) @ _for_each_head(value, weights)
+
+
+def _for_each_head(x: Tensor, query: Tensor) -> Tensor:
+    """Keys or values for as many heads as there are queries: groups of query heads share a key-value head."""
+    if query.dim() < 4 or x.shape[1] == query.shape[1]:
+        return x
+    return x.repeat_interleave(query.shape[1] // x.shape[1], dim=1)
 
 
 def fused_attention(
@@ -95,7 +112,7 @@ def fused_attention(
     return taken if empty is None else taken.masked_fill(empty, 0.0)
 
 
-class MultiHeadAttention(nn.Module):
+class MultiHeadAttention(Observable):
     """Several attentions side by side, each over its own projection of the tokens, joined by one more projection.
 
     Self-attention is `attention(x)`, masked self-attention `attention(x, mask=causal())`, cross-attention
@@ -147,15 +164,30 @@ class MultiHeadAttention(nn.Module):
         self.key_norm = nn.Identity() if key_norm is None else key_norm
         self.positions = positions
         self.dropout = dropout
-        self.observe: Callable[[Tensor], None] | None = None  # set while recording: is handed the weights (B, H, T, S)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "observe": None}
+    def points(self) -> dict[str, Axes]:
+        """Queries and keys are as they are compared, rotated where positions rotate; scores are before the mask.
+
+        `heads` is what each head takes in, before `output` joins them.
+        """
+        vectors = axes(head=self.heads, token=None, feature=self.head_width)
+        pair = axes(head=self.key_value_heads, token=None, feature=self.head_width)
+        table = axes(head=self.heads, token=None, key=None)
+        return {
+            "queries": vectors,
+            "keys": pair,
+            "values": pair,
+            "scores": table,
+            "weights": table,
+            "heads": vectors,
+            "output": axes(token=None, feature=self.width),
+        }
 
     def project(self, memory: Tensor) -> KeyValues:
         """Keys and values of a memory (B, S, D), (B, G, S, K) each: computed once, attended to many times."""
         check_width(memory, self.memory_width, "the memory")
-        return self._pair(*together(memory, self.key, self.value))
+        key, value = together(memory, self.key, self.value)
+        return self._pair(key, value, None)
 
     def forward(
         self,
@@ -172,18 +204,18 @@ class MultiHeadAttention(nn.Module):
         """
         check_width(x, self.width, "the input")
         if memory is None:
-            query, *pair = together(x, self.query, self.key, self.value)
-            key, value = self._pair(*pair)
+            query, key, value = together(x, self.query, self.key, self.value)
+            key, value = self._pair(key, value, position)
         else:
             query = self.query(x)
             key, value = memory if isinstance(memory, KeyValues) else self.project(memory)
         query = self.query_norm(self._split(query))  # (B, H, T, K)
         if len(key) != len(query):
             raise InputError(f"the memory has {len(key)} sentences, but the input has {len(query)}")
-        key_position = position if memory is None else None
         if self.positions is not None:
-            query, key = self.positions.rotate(query, position), self.positions.rotate(key, key_position)
-        key_positions = as_tensor(key_position, key.shape[2], key.device)
+            query = self.positions.rotate(query, position)
+        query = self.seen("queries", query)
+        key_positions = as_tensor(position if memory is None else None, key.shape[2], key.device)
         if cache is not None:
             key, value, key_positions = cache.append(key, value, key_positions)
             mask = mask and mask.near(as_tensor(position, x.shape[1], x.device), key_positions)
@@ -191,16 +223,37 @@ class MultiHeadAttention(nn.Module):
         if self.positions is not None:
             bias = self.positions.bias(as_tensor(position, x.shape[1], x.device), key_positions)  # (B, H, T, S)
         dropout = self.dropout if self.training else 0.0
-        if self.observe is None:
-            taken = fused_attention(query, key, value, mask, bias, self.scale, dropout)
-        else:
-            taken, weights = attention(query, key, value, mask, bias, self.scale, dropout)
-            self.observe(weights)
-        return self.output(taken.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # (B, T, D)
+        taken = fused_attention(query, key, value, mask, bias, self.scale, dropout)
+        if self.observe is not None and self.observe.wants("scores", "weights"):
+            scores = attention_scores(query, key, bias, self.scale)
+            taken = _observed(taken, scores, value, mask, dropout, self.observe)
+        taken = self.seen("heads", taken)
+        return self.seen("output", self.output(taken.transpose(1, 2).flatten(2)))  # (B, T, D)
 
-    def _pair(self, key: Tensor, value: Tensor) -> KeyValues:
-        return KeyValues(self.key_norm(self._split(key)), self._split(value))
+    def _pair(self, key: Tensor, value: Tensor, position: Position) -> KeyValues:
+        """Keys and values by head, at their position: (B, G, S, K) each."""
+        key = self.key_norm(self._split(key))
+        if self.positions is not None:
+            key = self.positions.rotate(key, position)
+        return KeyValues(self.seen("keys", key), self.seen("values", self._split(value)))
 
     def _split(self, x: Tensor) -> Tensor:
         """Heads apart: (B, T, H * K) to (B, H, T, K)."""
         return x.reshape(*x.shape[:2], -1, self.head_width).transpose(1, 2)
+
+
+def _observed(
+    taken: Tensor, scores: Tensor, value: Tensor, mask: Mask | None, dropout: float, observe: Observer
+) -> Tensor:
+    """What each query takes in (B, H, T, K), after its scores and weights (B, H, T, S) have been observed.
+
+    Only rows of weights that an observer changed are computed in the open: all others keep what the fused kernel gave
+    them, `taken`, to the bit.
+    """
+    weights = attention_weights(scores, mask)
+    new_scores = observe("scores", scores)
+    new = observe("weights", weights if new_scores is scores else attention_weights(new_scores, mask))
+    if new is weights:
+        return taken
+    changed = (new != weights).any(dim=-1, keepdim=True)  # (B, H, T, 1)
+    return torch.where(changed, attend(new, value, dropout).to(taken.dtype), taken)

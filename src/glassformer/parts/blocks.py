@@ -20,28 +20,68 @@ from glassformer.parts.cache import Cache, DecoderState, KeyValues
 from glassformer.parts.embeddings import Embedding
 from glassformer.parts.masks import Mask, causal, padding
 from glassformer.parts.masks import documents as within
+from glassformer.parts.observing import Axes, Observable, Watcher, axes
 from glassformer.parts.patches import PatchEmbedding
 from glassformer.parts.positions import NoPositions, Position, restarting
 
 
-class EncoderBlock(nn.Module):
+def embed(
+    stack: Any, tokens: Tensor, position: Position = None, watcher: Watcher | None = None, **details: Any
+) -> Tensor:
+    """What a stack begins with: its embedding of tokens (B, T), which its observer is told of, (B, T, D)."""
+    observe = stack.observe
+    if observe is None:
+        return stack.embedding(tokens, position, **details)  # type: ignore[no-any-return]
+    observe.begin(tokens, position, watcher)
+    x = stack.embedding(observe("tokens", tokens), position, observe=observe, **details)
+    return observe("0.before", x)  # type: ignore[no-any-return]
+
+
+def stack_points(stack: Any) -> dict[str, Axes]:
+    """The points of a stack that are not those of its parts: what is embedded, and what is read and given."""
+    embedding, vectors = stack.embedding, axes(token=None, feature=None)
+    read = (
+        {"patches": axes(patch=None, feature=None)}
+        if isinstance(embedding, PatchEmbedding)
+        else {"tokens": axes(token=None)}
+    )
+    names = (
+        "embedding",
+        *(() if isinstance(embedding.positions, NoPositions) else ("positions",)),
+        "0.before",
+        "output",
+    )
+    return read | dict.fromkeys(names, vectors)
+
+
+class EncoderBlock(Observable):
     """Self-attention, then feed-forward."""
 
     def __init__(self, attention: nn.Module, feed_forward: nn.Module) -> None:
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward
 
+    def points(self) -> dict[str, Axes]:
+        """The residual stream after each part."""
+        return dict.fromkeys(("self.after", "after"), axes(token=None, feature=None))
+
     def forward(self, x: Tensor, mask: Mask | None = None, position: Position = None) -> Tensor:
         """Tokens (B, S, D) that have seen each other."""
-        return self.feed_forward(self.attention(x, mask=mask, position=position))  # type: ignore[no-any-return]
+        x = self.seen("self.after", self.attention(x, mask=mask, position=position))
+        return self.seen("after", self.feed_forward(x))
 
 
-class DecoderBlock(nn.Module):
+class DecoderBlock(Observable):
     """Masked self-attention, then cross-attention to the source where there is one, then feed-forward."""
 
     def __init__(self, self_attention: nn.Module, cross_attention: nn.Module | None, feed_forward: nn.Module) -> None:
         super().__init__()
         self.self_attention, self.cross_attention, self.feed_forward = self_attention, cross_attention, feed_forward
+
+    def points(self) -> dict[str, Axes]:
+        """The residual stream after each part."""
+        parts = ("self.after", "after") if self.cross_attention is None else ("self.after", "cross.after", "after")
+        return dict.fromkeys(parts, axes(token=None, feature=None))
 
     def forward(
         self,
@@ -53,12 +93,13 @@ class DecoderBlock(nn.Module):
         position: Position = None,
     ) -> Tensor:
         """Tokens (B, T, D) that have seen their past and the source."""
-        x = self.self_attention(x, mask=mask, cache=cache, position=position)
+        x = self.seen("self.after", self.self_attention(x, mask=mask, cache=cache, position=position))
         if self.cross_attention is not None:
             if memory is None:
                 raise InputError("this decoder attends to a source: it needs the source's memory")
             x = self.cross_attention(x, memory=memory, mask=memory_mask, position=position)
-        return self.feed_forward(x)  # type: ignore[no-any-return]
+            x = self.seen("cross.after", x)
+        return self.seen("after", self.feed_forward(x))
 
     def project(self, memory: Tensor) -> KeyValues | None:
         """The source's keys and values for this block's cross-attention, if it has one."""
@@ -70,7 +111,7 @@ class DecoderBlock(nn.Module):
         raise ConfigurationError("this block's cross-attention holds no MultiHeadAttention")
 
 
-class Encoder(nn.Module):
+class Encoder(Observable):
     """Embedding, blocks, final norm: reads a whole source at once, both ways."""
 
     embedding: Any  # an `Embedding` of tokens or a `PatchEmbedding` of pixels
@@ -88,13 +129,17 @@ class Encoder(nn.Module):
 
         `details` are for the embedding: the segments of BERT.
         """
-        x = self.embedding(tokens, position, **details)
+        x = embed(self, tokens, position, **details)
         for block in self.blocks:
             x = block(x, mask=mask, position=position)
-        return self.norm(x)  # type: ignore[no-any-return]
+        return self.seen("output", self.norm(x))
+
+    def points(self) -> dict[str, Axes]:
+        """What is embedded, what enters the first block, and what leaves the final norm."""
+        return stack_points(self)
 
 
-class Decoder(nn.Module):
+class Decoder(Observable):
     """Embedding, blocks, final norm: reads its own words so far, and the source where there is one.
 
     A `mask` in words (`window(512)`) narrows down what it sees of them, all at once and step by step alike.
@@ -135,15 +180,20 @@ class Decoder(nn.Module):
             mask = mask & within(documents)
             # Distances inside a document are the same wherever it begins: only positions in the embedding start anew.
             position = None if isinstance(self.embedding.positions, NoPositions) else restarting(documents)
-        x = self.embedding(tokens, position)
+        x = embed(self, tokens, position)
         for block in self.blocks:
             x = block(x, memory=memory, mask=mask, memory_mask=memory_mask, position=position)
-        return self.norm(x)  # type: ignore[no-any-return]
+        return self.seen("output", self.norm(x))
+
+    def points(self) -> dict[str, Axes]:
+        """What is embedded, what enters the first block, and what leaves the final norm."""
+        return stack_points(self)
 
     def start(self, memory: Tensor | None = None, memory_mask: Mask | None = None) -> DecoderState:
         """The state before the first token; the source's keys and values are computed once, by this call."""
+        watcher = None if self.observe is None else self.observe.start()
         sources = [None if memory is None else block.project(memory) for block in self.blocks]  # type: ignore[operator]
-        return DecoderState([Cache() for _ in self.blocks], sources, memory_mask)
+        return DecoderState([Cache() for _ in self.blocks], sources, memory_mask, watcher=watcher)
 
     def read(self, tokens: Tensor, keep: Tensor | None = None) -> DecoderState:
         """The state after prompts (B, T), read at once; their last real tokens are left to the first step.
@@ -160,9 +210,11 @@ class Decoder(nn.Module):
         if lengths is not None:
             real = torch.arange(before.shape[1], device=tokens.device) < lengths - 1  # (B, N)
             mask, state.ancestors = mask & padding(real), real[:, None]  # (B, 1, N)
-        x = self.embedding(before)
+        x = embed(self, before, watcher=state.watcher)
         for block, cache in zip(self.blocks, state.caches, strict=True):
             x = block(x, mask=mask, cache=cache)
+        if self.observe is not None:
+            self.observe("output", self.norm(x))  # which only observers need: the first step scores the last token
         state.slots = before.shape[1]
         state.position = state.slots if lengths is None else lengths - 1
         return state
@@ -171,7 +223,7 @@ class Decoder(nn.Module):
         """One more token for each beam, (B, k), to its vector (B, k, D). For inference: caches are written in place."""
         position = state.position
         mask = state.grow(tokens) & self.mask
-        x = self.embedding(tokens, position)
+        x = embed(self, tokens, position, state.watcher)
         for block, cache, memory in zip(self.blocks, state.caches, state.memory, strict=True):
             x = block(x, memory=memory, mask=mask, memory_mask=state.memory_mask, cache=cache, position=position)
-        return self.norm(x), state
+        return self.seen("output", self.norm(x)), state

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from glassformer.parts.masks import Mask
+from glassformer.parts.observing import Watcher
 
 
 class KeyValues(NamedTuple):
@@ -70,6 +71,7 @@ class DecodingState(Protocol):
     """What any decoder remembers between steps."""
 
     first: Tensor | None  # (B, 1): what the first step is to read, where a prompt was read before
+    watcher: Watcher | None  # who follows the decoding, if anybody
 
     def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
         """Go on with some beams (B', k') of some sentences (B'); None: of all of them.
@@ -89,6 +91,7 @@ class DecoderState(DecodingState):
     first: Tensor | None = None
     slots: int = 0
     ancestors: Tensor | None = None  # (B, k, N): the slots each beam descends from; None: a single line, so all
+    watcher: Watcher | None = None
 
     def grow(self, tokens: Tensor) -> Mask:
         """Set aside a slot for each beam's new token, (B, k), and say which slots it may attend to."""
@@ -105,6 +108,8 @@ class DecoderState(DecodingState):
         return Mask(allowed=self.ancestors[:, None])  # (B, 1, k, N)
 
     def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
+        if self.watcher is not None:
+            self.watcher.select(beams, sentences)
         if sentences is not None:
             for cache in self.caches:
                 cache.select(sentences)

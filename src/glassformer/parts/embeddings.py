@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.checks import check_positive, check_tokens
 from glassformer.parts.dropout import Dropout
+from glassformer.parts.observing import Observer
 from glassformer.parts.positions import EmbeddingPositions, NoPositions, Position
 
 
@@ -49,15 +50,34 @@ class Embedding(nn.Module):
         """Refuse what is no table of tokens of this vocabulary."""
         check_tokens(tokens, self.vocabulary, what, anywhere)
 
-    def forward(self, tokens: Tensor, position: Position = None, segments: Tensor | None = None) -> Tensor:
-        """Tokens (B, T) as vectors (B, T, D) that know their positions, and which segment (B, T) they are from."""
+    def forward(
+        self,
+        tokens: Tensor,
+        position: Position = None,
+        segments: Tensor | None = None,
+        observe: Observer | None = None,
+    ) -> Tensor:
+        """Tokens (B, T) as vectors (B, T, D) that know their positions, and which segment (B, T) they are from.
+
+        Two stacks may share an embedding, so the stack that reads says who observes.
+        """
         self.check(tokens)
         x = F.embedding(tokens.long(), self.weight) * self.scale  # (B, T, D)
         if self.segments is not None:
             x = x + _segment_vectors(self.segments, segments, tokens)
         elif segments is not None:
             raise InputError("this model has no table of segments: leave them out")
-        return self.dropout(self.norm(self.positions(x, position)))  # type: ignore[no-any-return]
+        return self.dropout(self.norm(placed(x, self.positions, position, observe)))  # type: ignore[no-any-return]
+
+
+def placed(x: Tensor, positions: EmbeddingPositions, position: Position, observe: Observer | None) -> Tensor:
+    """Vectors (B, T, D) with their positions added, each of the two observed by itself."""
+    if observe is None:
+        return positions(x, position)
+    x = observe("embedding", x)
+    if not observe.wants("positions"):
+        return positions(x, position)
+    return x + observe("positions", positions(torch.zeros_like(x), position))
 
 
 def _segment_vectors(table: Tensor, segments: Tensor | None, tokens: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from glassformer.parts.checks import check_positive
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.inference import together
 from glassformer.parts.named import Named
+from glassformer.parts.observing import Axes, Observable, axes
 
 Linear = Callable[..., nn.Module]  # builds a linear part: (inputs, outputs, bias=…)
 Function = Callable[[Tensor], Tensor]
@@ -30,7 +31,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
 Activation = Annotated[Function, Named(relu=relu, gelu=gelu, gelu_tanh=gelu_tanh, silu=silu)]
 
 
-class FeedForward(nn.Module):
+class FeedForward(Observable):
     """expand → activation → contract: W₂ f(W₁ x + b₁) + b₂, through the hidden width F and back."""
 
     def __init__(
@@ -44,17 +45,22 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(width=width, hidden=hidden)
-        self.activation = activation
+        self.activation, self.width, self.hidden = activation, width, hidden
         self.expand = linear(width, hidden, bias=bias)
         self.output = linear(hidden, width, bias=bias)
         self.dropout = Dropout(dropout)
 
+    def points(self) -> dict[str, Axes]:
+        """The activations, and what is added to the residual stream."""
+        return _points(self.width, self.hidden)
+
     def forward(self, x: Tensor) -> Tensor:
         """Each token (B, T, D) by itself."""
-        return self.output(self.dropout(self.activation(self.expand(x))))  # type: ignore[no-any-return]
+        hidden = self.seen("hidden", self.dropout(self.activation(self.expand(x))))  # (B, T, F)
+        return self.seen("output", self.output(hidden))
 
 
-class GatedFeedForward(nn.Module):
+class GatedFeedForward(Observable):
     """W₂ (f(W_g x) ⊙ W₁ x): one matrix decides how much of the other's answer passes (T5 v1.1, Llama)."""
 
     def __init__(
@@ -68,13 +74,22 @@ class GatedFeedForward(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(width=width, hidden=hidden)
-        self.activation = activation
+        self.activation, self.width, self.hidden = activation, width, hidden
         self.gate = linear(width, hidden, bias=bias)
         self.expand = linear(width, hidden, bias=bias)
         self.output = linear(hidden, width, bias=bias)
         self.dropout = Dropout(dropout)
 
+    def points(self) -> dict[str, Axes]:
+        """The activations, and what is added to the residual stream."""
+        return _points(self.width, self.hidden)
+
     def forward(self, x: Tensor) -> Tensor:
         """Each token (B, T, D) by itself."""
         gate, expanded = together(x, self.gate, self.expand)
-        return self.output(self.dropout(self.activation(gate) * expanded))  # type: ignore[no-any-return]
+        hidden = self.seen("hidden", self.dropout(self.activation(gate) * expanded))  # (B, T, F)
+        return self.seen("output", self.output(hidden))
+
+
+def _points(width: int, hidden: int) -> dict[str, Axes]:
+    return {"hidden": axes(token=None, feature=hidden), "output": axes(token=None, feature=width)}

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.checks import check_positive, readable
 from glassformer.parts.dropout import Dropout
+from glassformer.parts.embeddings import placed
+from glassformer.parts.observing import Observer
 from glassformer.parts.positions import EmbeddingPositions, Position
 
 
@@ -60,11 +62,15 @@ class PatchEmbedding(nn.Module):
             row = int((~pixels.isfinite()).flatten(1).any(dim=1).nonzero()[0])
             raise InputError(f"image {row} of the batch holds what is no number (NaN or infinite): it is damaged")
 
-    def forward(self, pixels: Tensor, position: Position = None) -> Tensor:
+    def forward(self, pixels: Tensor, position: Position = None, observe: Observer | None = None) -> Tensor:
         """Images (B, C, image, image) to vectors (B, 1 + N, D)."""
         self.check(pixels)
         pixels = pixels.to(self.projection.weight.dtype)
         patches = self.projection(pixels).flatten(2).transpose(1, 2)  # (B, N, D)
+        patches = patches if observe is None else observe("patches", patches)
         whole = self.class_token.expand(len(pixels), -1, -1)
-        tokens, positions = torch.cat((whole, patches), dim=1), self.positions
-        return self.dropout(tokens + positions if isinstance(positions, Tensor) else positions(tokens, position))  # type: ignore[no-any-return]
+        return self.dropout(placed(torch.cat((whole, patches), dim=1), self._place, position, observe))  # type: ignore[no-any-return]
+
+    def _place(self, x: Tensor, position: Position) -> Tensor:
+        """Vectors (B, 1 + N, D) with their positions added."""
+        return x + self.positions if isinstance(self.positions, Tensor) else self.positions(x, position)

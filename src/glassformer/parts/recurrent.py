@@ -5,8 +5,8 @@
 The weights are the same at every step. The cells differ in f: the RNN's is one layer, the GRU and the LSTM have gates,
 numbers between 0 and 1 that say how much is kept, taken in and given out.
 
-Training runs on PyTorch's fused kernels, which show nothing of this. While a recording is active, the cells below
-compute the same thing in the open, from the same weights.
+Training runs on PyTorch's fused kernels, which show nothing of this. While somebody observes, the cells below compute
+the same thing in the open, from the same weights.
 
 B batch, T length, D inputs, W width of a state, L layers times directions, G gates
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -24,26 +24,26 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from glassformer.parts.checks import check_fraction, check_positive, check_width
 from glassformer.parts.named import Named
+from glassformer.parts.observing import Axes, Observable, Observer, axes
 
 State = tuple[Tensor, ...]  # what goes from step to step: h, and of an LSTM c as well
-Phases = dict[str, Tensor]  # what a cell computes in a step, by name, in the order in which it does
-Observe = Callable[[int, str, Phases], None]  # is handed the layer, the direction, and its phases, (B, T, W) each
-DIRECTIONS = ("forward", "backward")
+See = Callable[[str, Tensor], Tensor]  # what goes on at a point of a cell, (B, W)
 
 
 class Cell:
     """What tells one kind of recurrence from another: PyTorch's kernel, the names of its states, and one step of it.
 
     A step is given what the input says, W_x x_t + b_x, what the last state says, W_h h_{t-1} + b_h, (B, G * W) each
-    with the gates in the kernel's order, and the last states, (B, W) each. Its phases have the new states among them.
+    with the gates in the kernel's order, and the last states, (B, W) each. It lets all that it computes be seen.
     """
 
     kernel: ClassVar[Callable[..., nn.RNNBase]]
-    states: ClassVar[tuple[str, ...]] = ("hidden",)
+    states: ClassVar[int] = 1  # h; with c it is 2
+    points: ClassVar[tuple[str, ...]]  # in the order of a step
 
     @staticmethod
-    def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
-        """The phases of one step, (B, W) each."""
+    def step(from_input: Tensor, from_state: Tensor, before: State, see: See) -> State:
+        """The states after one step, (B, W) each."""
         raise NotImplementedError
 
     @staticmethod
@@ -55,10 +55,11 @@ class RNN(Cell):
     """h_t = tanh(W_x x_t + W_h h_{t-1} + b)."""
 
     kernel = nn.RNN
+    points = ("state",)
 
     @staticmethod
-    def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
-        return {"hidden": torch.tanh(from_input + from_state)}
+    def step(from_input: Tensor, from_state: Tensor, before: State, see: See) -> State:
+        return (see("state", torch.tanh(from_input + from_state)),)
 
 
 class GRU(Cell):
@@ -71,17 +72,17 @@ class GRU(Cell):
     """
 
     kernel = nn.GRU
+    points = ("gates.reset", "gates.update", "gates.candidate", "state")
 
     @staticmethod
-    def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
+    def step(from_input: Tensor, from_state: Tensor, before: State, see: See) -> State:
         (last,) = before
         reset_input, update_input, new_input = from_input.chunk(3, dim=-1)
         reset_state, update_state, new_state = from_state.chunk(3, dim=-1)
-        reset = torch.sigmoid(reset_input + reset_state)
-        update = torch.sigmoid(update_input + update_state)
-        candidate = torch.tanh(new_input + reset * new_state)
-        hidden = (1 - update) * candidate + update * last
-        return {"reset": reset, "update": update, "candidate": candidate, "hidden": hidden}
+        reset = see("gates.reset", torch.sigmoid(reset_input + reset_state))
+        update = see("gates.update", torch.sigmoid(update_input + update_state))
+        candidate = see("gates.candidate", torch.tanh(new_input + reset * new_state))
+        return (see("state", (1 - update) * candidate + update * last),)
 
 
 class LSTM(Cell):
@@ -96,21 +97,23 @@ class LSTM(Cell):
     """
 
     kernel = nn.LSTM
-    states = ("hidden", "cell")
+    states = 2
+    points = (
+        *("gates.forget", "gates.kept", "gates.input", "gates.candidate", "gates.added"),
+        *("cell", "gates.output", "state"),
+    )
 
     @staticmethod
-    def step(from_input: Tensor, from_state: Tensor, before: State) -> Phases:
+    def step(from_input: Tensor, from_state: Tensor, before: State, see: See) -> State:
         _, last = before
         of_input, of_forget, of_candidate, of_output = (from_input + from_state).chunk(4, dim=-1)
-        forget = torch.sigmoid(of_forget)
-        kept = forget * last  # what the forget phase leaves to the cell
-        taken, candidate = torch.sigmoid(of_input), torch.tanh(of_candidate)
-        added = taken * candidate  # what the input phase gives to it
-        cell = kept + added
-        output = torch.sigmoid(of_output)
-        hidden = output * torch.tanh(cell)
-        gates = {"forget": forget, "kept": kept, "input": taken, "candidate": candidate, "added": added}
-        return {**gates, "cell": cell, "output": output, "hidden": hidden}
+        kept = see("gates.kept", see("gates.forget", torch.sigmoid(of_forget)) * last)  # what is left to the cell
+        taken = see("gates.input", torch.sigmoid(of_input))
+        candidate = see("gates.candidate", torch.tanh(of_candidate))
+        added = see("gates.added", taken * candidate)  # what the input phase gives to it
+        cell = see("cell", kept + added)
+        output = see("gates.output", torch.sigmoid(of_output))
+        return see("state", output * torch.tanh(cell)), cell
 
     @staticmethod
     @torch.no_grad()
@@ -125,7 +128,7 @@ class LSTM(Cell):
 CellKind = Annotated[type[Cell], Named(rnn=RNN, gru=GRU, lstm=LSTM)]
 
 
-class Recurrent(nn.Module):
+class Recurrent(Observable):
     """Layers of one kind of cell, each reading what the one below gives; both ways if `bidirectional`.
 
     `fused` is PyTorch's own module and holds all weights under its names, so that they go from and to `torch.nn` as
@@ -148,10 +151,16 @@ class Recurrent(nn.Module):
         between = dropout if layers > 1 else 0.0  # below the first and above the last, others drop
         self.fused = cell.kernel(inputs, width, layers, batch_first=True, bidirectional=bidirectional, dropout=between)
         cell.begin(self.fused)
-        self.observe: Observe | None = None  # set while recording
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "observe": None}
+    def points(self) -> dict[str, Axes]:
+        """What each cell computes, by layer: `0.gates.forget`, and of the other direction `0.backward.gates.forget`."""
+        numbers = axes(token=None, feature=self.fused.hidden_size)
+        return {f"{place}{name}": numbers for place in self._places() for name in self.cell.points}
+
+    def _places(self) -> list[str]:
+        """How the points of each layer and direction begin, in the order of the kernel's states."""
+        ways = ("", "backward.")[: self.directions]
+        return [f"{layer}.{way}" for layer in range(self.fused.num_layers) for way in ways]
 
     @property
     def directions(self) -> int:
@@ -162,7 +171,7 @@ class Recurrent(nn.Module):
         """The state before anything was read: zeros, (L, B, W) each, for inputs (B, T, D)."""
         count = self.fused.num_layers * self.directions
         zeros = x.new_zeros(count, len(x), self.fused.hidden_size)
-        return tuple(zeros.clone() for _ in self.cell.states)
+        return tuple(zeros.clone() for _ in range(self.cell.states))
 
     def forward(self, x: Tensor, real: Tensor | None = None, state: State | None = None) -> tuple[Tensor, State]:
         """What the last layer says after each of x (B, T, D), and the states of all layers in the end, (L, B, W) each.
@@ -171,8 +180,16 @@ class Recurrent(nn.Module):
         state and gets zeros. `state` is what was read before, if anything.
         """
         check_width(x, self.fused.input_size, "the input")
-        if self.observe is not None:
-            return self._open(x, real, self.begin(x) if state is None else state, self.observe)
+        fused = self._fused(x, real, state)
+        if self.observe is None or not self.observe.wants(*self.points()):
+            return fused
+        changes = _Changes(self.observe, len(x), x.device)
+        with torch.random.fork_rng(enabled=self.training):
+            opened = self.opened(x, real, state, changes)
+        return changes.merged(opened, fused)
+
+    def _fused(self, x: Tensor, real: Tensor | None, state: State | None) -> tuple[Tensor, State]:
+        """The same by PyTorch's kernel."""
         on_cpu = x.device.type == "cpu"  # many CPUs have no LSTM in 16 bits: for the kernel, autocast is off on them
         with torch.autocast("cpu", enabled=False) if on_cpu else nullcontext():
             x = x.to(next(self.fused.parameters()).dtype) if on_cpu else x
@@ -182,46 +199,82 @@ class Recurrent(nn.Module):
             y, _ = pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])  # (B, T, W)
         return y, last if isinstance(last, tuple) else (last,)
 
-    def _open(self, x: Tensor, real: Tensor | None, state: State, observe: Observe) -> tuple[Tensor, State]:
-        """The same, layer by layer, direction by direction, step by step."""
-        ends: list[State] = []
-        for layer in range(self.fused.num_layers):
-            if layer and self.training:
-                x = _dropped(x, real, self.fused.dropout)
-            given = []
-            for direction, name in enumerate(DIRECTIONS[: self.directions]):
-                number = len(ends)
-                phases, end = self._layer(number, x, real, tuple(each[number] for each in state), direction == 1)
-                observe(layer, name, {phase: each.detach() for phase, each in phases.items()})
-                given.append(phases["hidden"])
-                ends.append(end)
-            x = torch.cat(given, dim=-1)  # (B, T, W), or twice as wide
-        return x, tuple(torch.stack(each) for each in zip(*ends, strict=True))
+    def opened(
+        self, x: Tensor, real: Tensor | None = None, state: State | None = None, changes: _Changes | None = None
+    ) -> tuple[Tensor, State]:
+        """The same as `forward`, in the open: layer by layer, direction by direction, step by step."""
+        state, ends = self.begin(x) if state is None else state, list[State]()
+        given: list[Tensor] = []
+        for number in range(len(state[0])):
+            if number % self.directions == 0 and number:
+                x = torch.cat(given, dim=-1)  # (B, T, W), or twice as wide
+                x, given = _dropped(x, real, self.fused.dropout) if self.training else x, []
+            hidden, end = self._layer(number, x, real, tuple(each[number] for each in state), changes)
+            given.append(hidden)
+            ends.append(end)
+        return torch.cat(given, dim=-1), tuple(torch.stack(each) for each in zip(*ends, strict=True))
 
-    def _layer(self, number: int, x: Tensor, real: Tensor | None, state: State, back: bool) -> tuple[Phases, State]:
-        """One layer in one direction over x (B, T, D): its phases (B, T, W), 0 in padding, and its last state."""
+    def _layer(
+        self, number: int, x: Tensor, real: Tensor | None, state: State, changes: _Changes | None
+    ) -> tuple[Tensor, State]:
+        """One layer in one direction over x (B, T, D): its states (B, T, W), 0 in padding, and its last ones."""
+        back = number % self.directions == 1
         place = f"l{number // self.directions}{'_reverse' if back else ''}"
         by_input, by_state, bias_input, bias_state = (
             getattr(self.fused, f"{name}_{place}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
         from_input = F.linear(x, by_input, bias_input)  # (B, T, G * W)
-        steps: list[Phases] = []
-        places = range(x.shape[1])
-        for t in reversed(places) if back else places:
-            phases = self.cell.step(from_input[:, t], F.linear(state[0], by_state, bias_state), state)
-            new = tuple(phases[name] for name in self.cell.states)
-            if real is not None:
-                there = real[:, t, None]  # (B, 1)
+        steps: list[Tensor] = []
+        tokens = range(x.shape[1])
+        for t in reversed(tokens) if back else tokens:
+            there = None if real is None else real[:, t, None]  # (B, 1)
+            see = _pass_by if changes is None else changes.seeing(self._places()[number], t, there)
+            new = self.cell.step(from_input[:, t], F.linear(state[0], by_state, bias_state), state, see)
+            steps.append(new[0] if there is None else new[0] * there)
+            if there is not None:
                 new = tuple(torch.where(there, each, old) for each, old in zip(new, state, strict=True))
-                phases = {name: each * there for name, each in phases.items()}
-            steps.append(phases)
             state = new
         if back:
             steps.reverse()
-        return {name: torch.stack([each[name] for each in steps], dim=1) for name in steps[0]}, state
+        return torch.stack(steps, dim=1), state
 
     def extra_repr(self) -> str:
         return self.cell.__name__
+
+
+def _pass_by(name: str, x: Tensor) -> Tensor:
+    """What goes on where nobody observes."""
+    return x
+
+
+class _Changes:
+    """Shows an observer what cells compute, and knows the sentences in which it changed something."""
+
+    def __init__(self, observe: Observer, sentences: int, device: torch.device) -> None:
+        self.observe, self.of = observe, torch.zeros(sentences, dtype=torch.bool, device=device)  # (B)
+        self.any = False
+
+    def seeing(self, place: str, t: int, there: Tensor | None) -> See:
+        """Shows the points of one layer at one token; of padding (`there` is False, (B, 1)), zeros."""
+
+        def see(name: str, x: Tensor) -> Tensor:
+            shown = x if there is None else x * there
+            new = self.observe(f"{place}{name}", shown, at=t)
+            if new is shown:
+                return x
+            self.any = True
+            self.of |= (new != shown).any(dim=1)
+            return new
+
+        return see
+
+    def merged(self, opened: tuple[Tensor, State], fused: tuple[Tensor, State]) -> tuple[Tensor, State]:
+        """What the kernel gave, to the bit, but for sentences with a change."""
+        if not self.any:
+            return fused
+        y, last = (torch.where(self.of[:, None, None], opened[0].to(fused[0].dtype), fused[0]), fused[1])
+        states = zip(opened[1], last, strict=True)
+        return y, tuple(torch.where(self.of[:, None], new.to(old.dtype), old) for new, old in states)
 
 
 def _pack(x: Tensor, real: Tensor) -> PackedSequence:

@@ -2,7 +2,7 @@
 
 They take the place of the Transformer's stacks, in the same models and with the same calls.
 
-B batch, T target length, S source length, D model width, L layers, k beams, N documents, M their length
+B batch, T target length, S source length, D model width, L layers, k beams, N documents or tokens, M their length
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.alignment import Alignment, Source
+from glassformer.parts.blocks import embed, stack_points
 from glassformer.parts.cache import DecodingState
 from glassformer.parts.checks import check_positive
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding
 from glassformer.parts.masks import Mask
+from glassformer.parts.observing import Axes, Observable, Watcher
 from glassformer.parts.recurrent import Recurrent, State
 
 
@@ -49,7 +51,7 @@ def the_end(reading: Reading) -> Tensor:
     return reading.state[0][-1]
 
 
-class RecurrentEncoder(nn.Module):
+class RecurrentEncoder(Observable):
     """Embedding, recurrent layers, dropout; `give` says what of their reading is asked for."""
 
     def __init__(
@@ -65,10 +67,14 @@ class RecurrentEncoder(nn.Module):
     def forward(self, tokens: Tensor, mask: Mask | None = None) -> Any:
         """Tokens (B, S) read in their order, those only that the mask says are real."""
         real = None if mask is None or mask.real is None else mask.real.expand(tokens.shape)
-        y, state = self.layers(self.embedding(tokens), real)
+        y, state = self.layers(embed(self, tokens), real)
         ways = self.layers.directions
         joined = tuple(each.unflatten(0, (-1, ways)).transpose(1, 2).flatten(2) for each in state)  # (L, B, D)
-        return self.give(Reading(self.dropout(y), joined))
+        return self.give(Reading(self.seen("output", self.dropout(y)), joined))
+
+    def points(self) -> dict[str, Axes]:
+        """What is embedded, what the first layer reads, and what the last one gives."""
+        return stack_points(self)
 
 
 @dataclass
@@ -78,17 +84,22 @@ class RecurrentState(DecodingState):
     states: State  # (L, B, k, D) each
     source: Source | None = None
     first: Tensor | None = None
+    position: int | Tensor = 0  # where the next token stands, in all sentences alike or in each, (B, 1)
+    watcher: Watcher | None = None
 
     def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
+        if self.watcher is not None:
+            self.watcher.select(beams, sentences)
         if sentences is not None:
             self.states = tuple(each[:, sentences] for each in self.states)
             self.source = self.source and self.source.select(sentences)
+            self.position = self.position[sentences] if isinstance(self.position, Tensor) else self.position
         self.states = tuple(
             each.gather(2, beams[None, :, :, None].expand(len(each), -1, -1, each.shape[-1])) for each in self.states
         )
 
 
-class RecurrentDecoder(nn.Module):
+class RecurrentDecoder(Observable):
     """Embedding, recurrent layers, attention to the source where there is one, dropout.
 
     It begins with the encoder's last states. Without `attention` these are all that it ever knows of the source. In
@@ -124,13 +135,21 @@ class RecurrentDecoder(nn.Module):
         `documents` (B, T) says which document each is from: with each the state begins anew. The `mask` of padding
         changes nothing here, since padding comes last.
         """
-        x = self.embedding(tokens)
+        x = embed(self, tokens)
         y = self._apart(x, documents) if documents is not None else self._read(x, memory and memory.state)
         return self._seen(y, self._source(memory, memory_mask))
 
     def start(self, memory: Reading, memory_mask: Mask | None = None) -> RecurrentState:
         """The state before the first token; the source's keys are computed once, by this call."""
-        return RecurrentState(tuple(each[:, :, None] for each in memory.state), self._source(memory, memory_mask))
+        watcher, states = self._watcher(), tuple(each[:, :, None] for each in memory.state)
+        return RecurrentState(states, self._source(memory, memory_mask), watcher=watcher)
+
+    def points(self) -> dict[str, Axes]:
+        """What is embedded, what the first layer reads, and what is given in the end."""
+        return stack_points(self)
+
+    def _watcher(self) -> Watcher | None:
+        return None if self.observe is None else self.observe.start()
 
     def read(self, tokens: Tensor, keep: Tensor | None = None) -> RecurrentState:
         """The state after prompts (B, T), read at once; their last real tokens are left to the first step.
@@ -138,18 +157,25 @@ class RecurrentDecoder(nn.Module):
         `keep` (B, T) is True where a token is real; padding comes last.
         """
         lengths = torch.full_like(tokens[:, :1], tokens.shape[1]) if keep is None else keep.sum(dim=1, keepdim=True)
-        x = self.embedding(tokens)
-        real = torch.arange(tokens.shape[1], device=tokens.device) < (lengths - 1).clamp(min=1)  # (B, T)
-        _, states = self.layers(x, real)
-        begun = lengths[None] > 1  # (1, B, 1); of a single token nothing is read yet
-        return RecurrentState(tuple((each * begun)[:, :, None] for each in states), None, tokens.gather(1, lengths - 1))
+        first, before, watcher = tokens.gather(1, lengths - 1), tokens[:, :-1], self._watcher()  # (B, 1), (B, N)
+        if before.shape[1]:
+            real = torch.arange(before.shape[1], device=tokens.device) < (lengths - 1).clamp(min=1)  # (B, N)
+            y, states = self.layers(embed(self, before, watcher=watcher), real)
+            if self.observe is not None:
+                self.observe("output", self.dropout(y))  # which only observers need
+            begun = lengths[None] > 1  # (1, B, 1); of a single token nothing is read yet
+            states = tuple(each * begun for each in states)
+        else:
+            states = self.layers.begin(self.embedding(tokens))
+        return RecurrentState(tuple(each[:, :, None] for each in states), None, first, lengths - 1, watcher)
 
     def step(self, state: RecurrentState, tokens: Tensor) -> tuple[Tensor, RecurrentState]:
         """One more token for each beam, (B, k), to its vector (B, k, D)."""
-        x = self.embedding(tokens).flatten(0, 1)[:, None]  # (B * k, 1, D)
+        x = embed(self, tokens, state.position, state.watcher).flatten(0, 1)[:, None]  # (B * k, 1, D)
         y, states = self.layers(x, None, tuple(each.flatten(1, 2).contiguous() for each in state.states))
         new = tuple(each.unflatten(1, tokens.shape) for each in states)  # (L, B, k, D)
-        return self._seen(y.view(*tokens.shape, -1), state.source), RecurrentState(new, state.source)
+        going_on = RecurrentState(new, state.source, None, state.position + 1, state.watcher)
+        return self._seen(y.view(*tokens.shape, -1), state.source), going_on
 
     def _source(self, memory: Reading | None, mask: Mask | None) -> Source | None:
         """The source to attend to, where this decoder does."""
@@ -163,7 +189,7 @@ class RecurrentDecoder(nn.Module):
         """What the layers say (B, T, D), with what they look at."""
         if self.attention is not None and source is not None:
             y = self.attention(y, source)
-        return self.dropout(y)  # type: ignore[no-any-return]
+        return self.seen("output", self.dropout(y))
 
     def _read(self, x: Tensor, state: State | None, real: Tensor | None = None) -> Tensor:
         """Vectors (B, T, D) after each word; in training a stretch at a time, if gradients are truncated."""

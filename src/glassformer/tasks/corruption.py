@@ -21,7 +21,6 @@ from pydantic import Field
 
 from glassformer.data import Context, Encode, Encoded, Rows
 from glassformer.data.encoding import DocumentEncoder
-from glassformer.looking.look import Look
 from glassformer.recipe import Recipe
 from glassformer.recipe.values import Fraction, Number
 from glassformer.tasks.documents import UNUSED, DocumentEvaluation, DocumentTask, defaults_with
@@ -31,7 +30,7 @@ from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, check_list
 from glassformer.tasks.showing import one_line
 from glassformer.tasks.translation import PairBatch, PairCollator, translation_loss
-from glassformer.tasks.writing import Writer
+from glassformer.tasks.writing import SourceReader
 from glassformer.text import SENTINEL, SpecialTokens, Tokenizer, own_special_tokens
 
 Corrupt = Callable[[Sequence[int], np.random.Generator], tuple[list[int], list[int]]]
@@ -98,10 +97,9 @@ class CorruptCollator:
         return replace(batch, rows=torch.from_numpy(rows.astype(np.int64)))
 
 
-class Denoiser(GapFiller[DocumentEvaluation], Writer):
+class Denoiser(GapFiller[DocumentEvaluation], SourceReader):
     """A trained model that writes what is missing: `run.restore(["Thank you <extra_id_0> me to your party"])`."""
 
-    attention_kind: ClassVar[str] = "cross"
     opens_with: ClassVar[str] = "AutoModelForSeq2SeqLM and AutoTokenizer"
     exports: ClassVar[dict[str, Any]] = {"splits_special": False}  # the tokenizer knows sentinels in a text
     gap: ClassVar[str] = SENTINEL.format(0)
@@ -156,11 +154,8 @@ class Denoiser(GapFiller[DocumentEvaluation], Writer):
             found.append(np.stack((nats.numpy(), batch.target_mask.sum(dim=1).cpu().numpy())))
         return DocumentEvaluation.of(np.concatenate(found, axis=1), len(examples))
 
-    def look(self, text: str) -> Look:
-        """Restore a text, and what was written attends to."""
-        ids = self.read(text)
-        ((found, *_),) = self.outputs([ids], [self.limits])
-        return self.recorded_writing(ids, found.tokens, self._filled(text, ids, found.tokens))
+    def output_text(self, text: str, written: list[int]) -> str:
+        return self._filled(text, self.read(text), written)
 
     def gapped(self, examples: Sequence[tuple[Any, ...]]) -> Iterator[str]:
         """Documents with spans cut out; those of fewer than two tokens are left out."""

@@ -144,7 +144,7 @@ class LanguageEvaluation(DocumentEvaluation):
 class LanguageModel(Writer):
     """A trained language model: `run.generate(["Once upon a time"])`."""
 
-    attention_kind: ClassVar[str] = "decoder"
+    attention_kind: ClassVar[str] = "decoder.self"
     opens_with: ClassVar[str] = "AutoModelForCausalLM and AutoTokenizer"
     exports: ClassVar[dict[str, Any]] = {"frame": "start"}  # the tokenizer puts the start before a text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +21,12 @@ from glassformer.evaluation.choosing import drawn, spread
 from glassformer.evaluation.judging import Judged
 from glassformer.interop.huggingface import Exported
 from glassformer.looking.figures import attention_figure
-from glassformer.looking.look import Look, look_of
-from glassformer.looking.record import record
+from glassformer.looking.patching import Forced
+from glassformer.looking.points import Names, Numbers
+from glassformer.looking.recording import record
+from glassformer.looking.sharpest import sharpest
 from glassformer.looking.style import save
+from glassformer.looking.trace import Description, Trace
 from glassformer.parts import pad
 from glassformer.recipe import Recipe
 from glassformer.tasks.gathering import segments_of, uses_segments
@@ -96,7 +99,7 @@ class Run:
 
     options: ClassVar[frozenset[str]] = frozenset()  # what `evaluate` takes beside examples: beam, int8, rouge
     reads_images: ClassVar[bool] = False  # it reads files, and `evaluate` can leave some out and tell `complain` so
-    attention_kind: ClassVar[str] = "encoder"  # the attention that `look` shows
+    attention_kind: ClassVar[str] = "encoder.self"  # the attention that is shown first
     opens_with: ClassVar[str] = ""  # the classes of `transformers` that open what is exported
     exports: ClassVar[dict[str, Any]] = {}  # what else `Exported` is told
 
@@ -204,18 +207,18 @@ class Run:
         """The samples for a terminal, a line each."""
         return [f"  {each.line}" for each in self.samples(examples, found)]
 
-    def attention_shown(self, examples: Sequence[Any]) -> Look | None:
+    def attention_shown(self, examples: Sequence[Any]) -> Trace | None:
         """The attention over one of the examples; None: none is shown."""
         return None
 
     def attention_picture(self, examples: Sequence[Any]) -> Picture | None:
         """The attention over one of the examples as a picture, if it is shown and the model has any."""
         seen = self.attention_shown(examples)
-        if seen is None or not len(seen.weights):
+        if seen is None or not seen.kinds:
             return None
-        weights, which = seen.sharpest
-        figure = attention_figure(weights, seen.rows, seen.columns, f"{seen.input} → {seen.output}\n{which}")
-        return Picture("attention", f"{which.capitalize()}, over “{seen.input}”.", figure)
+        best = sharpest(seen)
+        figure = attention_figure(best.weights, best.rows, best.columns, f"{seen.input} → {seen.output}\n{best.title}")
+        return Picture("attention", f"{best.title.capitalize()}, over “{seen.input}”.", figure)
 
     def pictures(self, examples: Sequence[Any], found: Any) -> list[Picture]:
         """What there is to see of an evaluation."""
@@ -298,18 +301,37 @@ class Run:
         """What the run answers to a text that is looked at, if anything."""
         return ""
 
-    def look(self, text: Any) -> Look:
-        """What the model attends to while it reads a text, in every layer and head, and what the run answers."""
-        ids = self.read(text)
-        names = self.tokenizer.tokens(ids)
-        inputs = self.inputs(torch.tensor([ids], device=self.device))
-        return self.recorded(inputs, names, names, self.output_of(text))
+    def look(
+        self, text: Any, keep: Names | None = None, layers: Numbers | None = None, heads: Numbers | None = None
+    ) -> Trace:
+        """What happens inside the model while it works on a text, with its tokens and words, and what the run answers.
 
-    def recorded(self, inputs: Sequence[Any], rows: list[str], columns: list[str], output: str) -> Look:
-        """What the model attends to, given some inputs; `rows` and `columns` are the names of what attends to what."""
-        with record(self.model) as trace, torch.inference_mode():
-            self.model(*inputs)
-        return look_of(trace, self.attention_kind, rows, columns, output)
+        `keep`, `layers` and `heads` are those of `gf.record`; without them, everything is kept.
+        """
+        forced = self.forced(text)
+        with record(self.model, keep, layers, heads) as trace, torch.inference_mode():
+            self.model(*forced.inputs)
+        return trace.described(self.description(text, forced.tokens, forced.words))
+
+    def forced(self, text: Any, written: Sequence[int] | None = None) -> Forced:
+        """What the model takes to read a text: its inputs, and how its tokens are spelled."""
+        ids = self.read_something(text)
+        stack = self.attention_kind.partition(".")[0]
+        inputs = self.inputs(torch.tensor([ids], device=self.device))
+        return Forced(inputs, {stack: [self.tokenizer.tokens(ids)]}, {stack: [self.tokenizer.words(ids)]})
+
+    def read_something(self, text: Any) -> list[int]:
+        """A text as the tokens that the model reads, of which there is one at least."""
+        ids = self.read(text)
+        if not ids:
+            raise InputError(f"there is nothing to look at in {text!r}")
+        return ids
+
+    def description(self, text: Any, tokens: Mapping[str, Any], words: Mapping[str, Any]) -> Description:
+        """What a trace of a text says of it: how tokens are spelled, and which of them are words."""
+        said = text if isinstance(text, str) else " | ".join(text) if isinstance(text, tuple) else ""
+        labels = {"label": [list(self.labels)]} if self.labels else {}
+        return Description(said, self.output_of(text), self.attention_kind, {**tokens, **labels}, words)
 
     # --- other formats
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,13 @@ from glassformer.decoding import Choose, Hypothesis, Limits, Sampler, beam_searc
 from glassformer.decoding import Written as Step
 from glassformer.errors import ConfigurationError
 from glassformer.interop.special_tokens import special_keys
-from glassformer.looking.look import Look
+from glassformer.looking.patching import Forced
+from glassformer.looking.points import Names, Numbers
+from glassformer.looking.recording import record
+from glassformer.looking.trace import Trace
 from glassformer.models.family import Blueprint, longest
 from glassformer.parts import pack, pad, quantise
+from glassformer.parts.observing import share_observers
 from glassformer.tasks.run import Progress, Run
 from glassformer.text import SpecialTokens, Tokenizer, own_special_tokens
 
@@ -148,6 +152,7 @@ class Writer(Run):
         """The model laid out for decoding; with `int8`, its larger matrices are rounded to 8 bits."""
         if self._decoding is None or self._decoding[0] is not self.model or self._decoding[1] != int8:
             self._decoding = (self.model, int8, quantise(self.model) if int8 else pack(self.model))
+        share_observers(self.model, self._decoding[2])  # whoever looks into the model sees what the copy does
         return self._decoding[2]
 
     def padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -155,11 +160,57 @@ class Writer(Run):
         tokens, keep = pad(rows, self.special.pad)
         return tokens.to(self.device), keep.to(self.device)
 
-    def recorded_writing(self, source: list[int], written: list[int], output: str) -> Look:
-        """What was written attends to in the source: the model is run over the result once more."""
-        rows = [source], [[self.special.start, *written]]
-        names = [*self.target.tokens(written), "end"], self.tokenizer.tokens(source)
-        return self.recorded([torch.tensor(each, device=self.device) for each in rows], *names, output)
+
+class SourceReader(Writer):
+    """A run whose model reads a source and writes a target: looking at it follows the beam that was chosen."""
+
+    attention_kind: ClassVar[str] = "decoder.cross"
+
+    def look(
+        self,
+        text: Any,
+        keep: Names | None = None,
+        layers: Numbers | None = None,
+        heads: Numbers | None = None,
+        beam: int | None = None,
+    ) -> Trace:
+        """What happens inside the model while it reads a text and writes, step by step, what it writes.
+
+        All follows the beam that was chosen; `trace.beams` has the tree of the search. Other arguments are those of
+        `gf.record`.
+        """
+        ids = self.read_something(text)
+        with record(self.model, keep, layers, heads) as trace:
+            ((found, *_),) = self.outputs([ids], [self.limits], beam)
+        forced = self.forced(text, found.tokens, found.finished)
+        about = self.description(text, forced.tokens, forced.words)
+        return trace.described(replace(about, output=self.output_text(text, found.tokens)))
+
+    def forced(self, text: Any, written: Sequence[int] | None = None, finished: bool = True) -> Forced:
+        """What the model takes to read a text and to write some tokens, or those that it would write."""
+        ids = self.read_something(text)
+        if written is None:
+            ((found, *_),) = self.outputs([ids], [self.limits])
+            written, finished = found.tokens, found.finished
+        tokens, end = list(written), ["end"] if finished else []
+        read = [self.special.start, *(tokens if finished else tokens[:-1])]
+        inputs = tuple(torch.tensor([row], device=self.device) for row in (ids, read))
+        texts = {
+            "encoder": [self.tokenizer.tokens(ids)],
+            "decoder": [["start", *self.target.tokens(read[1:])]],
+            "written": [[*self.target.tokens(tokens), *end]],
+        }
+        own = self.target.words(tokens)
+        groups = {
+            "encoder": [self.tokenizer.words(ids)],
+            "decoder": [[[0], *([place + 1 for place in word] for word in self.target.words(read[1:]))]],
+            "written": [[*own, [len(tokens)]] if finished else own],
+        }
+        return Forced(inputs, texts, groups, tokens)
+
+    def output_text(self, text: Any, written: list[int]) -> str:
+        """What the run answers to a text, given the tokens that its model wrote."""
+        return self.target.decode(written)
 
 
 def _together(rows: Sequence[Sequence[int]], limits: Sequence[Limits], size: int) -> Iterator[list[int]]:

@@ -17,10 +17,11 @@ from glassformer.files import read_whole
 from glassformer.recipe import Tokenizer as Section
 from glassformer.text import kinds, sentencepiece
 from glassformer.text.bpe_dropout import BPEDropout
-from glassformer.text.display import SPACE, on_a_line, spelled
+from glassformer.text.display import BYTES, SPACE, on_a_line, spelled
 from glassformer.text.limits import MOST_BYTES, engine_of, safely
 from glassformer.text.special_tokens import MASKS, NAMES, SENTINEL, SENTINELS, ids_by_role
 from glassformer.text.word_cache import WordCache, cuts_at_spaces
+from glassformer.text.words import group
 from glassformer.writing import write_text
 
 FORMS = {"nfc": normalizers.NFC, "nfkc": normalizers.NFKC}  # of Unicode
@@ -230,6 +231,13 @@ class Tokenizer:
         """Each token as a readable text: a space is shown as ▁, bytes that are not valid text as ⟨E0 A4⟩."""
         return [self._show(int(i)) for i in ids]
 
+    def words(self, ids: Iterable[int]) -> list[list[int]]:
+        """Which tokens are pieces of one word: the places of the tokens of each, in order; special ones are apart."""
+        tokens = [int(token) for token in ids]
+        special, kind = self.special, type(self._engine.decoder).__name__
+        names = [str(self._engine.id_to_token(token)) for token in tokens]
+        return group([None if token in special else _spelling(n, kind) for token, n in zip(tokens, names, strict=True)])
+
     def _show(self, token: int) -> str:
         if token not in self._shown:
             name = self._engine.id_to_token(token)
@@ -238,3 +246,17 @@ class Tokenizer:
             made_of_bytes = type(self._engine.decoder).__name__ == "ByteLevel" and token not in self.special
             self._shown[token] = on_a_line((spelled(name) if made_of_bytes else name).replace(" ", SPACE))
         return self._shown[token]
+
+
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how SentencePiece names a byte
+
+
+def _spelling(name: str, kind: str) -> bytes:
+    """The text of a token, by its name and the kind of decoder that joins such tokens, with the space before a word."""
+    if kind == "ByteLevel" and all(letter in BYTES for letter in name):
+        return bytes(BYTES[letter] for letter in name)
+    if kind == "WordPiece":
+        return (name.removeprefix("##") if name.startswith("##") else f" {name}").encode()
+    if found := BYTE.fullmatch(name):
+        return bytes([int(found[1], 16)])
+    return name.replace(SPACE, " ").encode()

@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.data.examples import Pixels
 from glassformer.errors import InputError
 from glassformer.interop.huggingface import Exported
-from glassformer.looking.look import Look
+from glassformer.looking.patching import Forced
 from glassformer.tasks.images.pictures import normalised, pixels_of
 from glassformer.tasks.labels import ClassEvaluation, Classified, Labeller, classified, number_of, predictions
 from glassformer.tasks.run import Progress, check_list
@@ -80,11 +80,11 @@ class ImageClassifier(Labeller):
     def _inputs(self, images: Sequence[Pixels]) -> Tensor:
         return normalised(np.stack(images), self.task.mean, self.task.deviation).to(self.device)  # (B, C, S, S)
 
-    def look(self, text: Any) -> Look:
-        """What the patches of an image attend to; they are named by their row and column."""
+    def forced(self, text: Any, written: Sequence[int] | None = None) -> Forced:
+        """What the model takes to see an image; its patches are named by their row and column."""
         side = range(self.task.size // self.model.blueprint.arguments["patch"])
         names = ["class", *(f"{row + 1},{column + 1}" for row in side for column in side)]
-        return self.recorded([self._inputs([self.see(text)])], names, names, self.output_of(text))
+        return Forced((self._inputs([self.see(text)]),), {"encoder": [names]}, {})
 
     def name_of(self, example: Any) -> str:
         return str(example[2])

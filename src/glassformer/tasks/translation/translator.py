@@ -21,12 +21,12 @@ from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import BLEU, Judged
 from glassformer.evaluation.metrics import perplexities, rouge_of_each, score_statistics
 from glassformer.interop.huggingface import Exported
-from glassformer.looking.look import Look
+from glassformer.looking.trace import Trace
 from glassformer.parts import quantise
 from glassformer.tasks.losses import row_losses
 from glassformer.tasks.run import Evaluation, Progress, by_length, check_list
 from glassformer.tasks.showing import Sample, Score
-from glassformer.tasks.writing import Output, Writer, output, pieces
+from glassformer.tasks.writing import Output, SourceReader, output, pieces
 
 Pairs = Sequence[tuple[str, str]]  # sources, targets
 
@@ -106,11 +106,10 @@ class TranslationEvaluation(Evaluation):
         return asdict(self.rouge) if self.rouge is not None else {}
 
 
-class Translator(Writer):
+class Translator(SourceReader):
     """A trained model from text to text: `run.translate(["5 May 2031"], beam=5)`."""
 
     options: ClassVar[frozenset[str]] = frozenset({"beam", "int8", "rouge"})
-    attention_kind: ClassVar[str] = "cross"
     opens_with: ClassVar[str] = "AutoModelForSeq2SeqLM and AutoTokenizer"
 
     def translate(
@@ -263,11 +262,6 @@ class Translator(Writer):
 
     # --- what is shown
 
-    def look(self, text: str, beam: int | None = None) -> Look:
-        """Translate a text, and what was written attends to."""
-        best = self.translate([text], beam=beam)[0]
-        return replace(self.recorded_writing(self.read(text), best.ids, best.text), input=text)
-
     def samples(self, examples: Pairs, found: TranslationEvaluation) -> list[Sample]:
         """Sources, outputs, and a reference of each: the output itself, if it is one."""
         rows = self.rows_shown([(source, "") for source in found.sources])
@@ -284,8 +278,8 @@ class Translator(Writer):
         fitting = [source for source in fitting if source.isascii()] or fitting or [min(lengths, key=len)]
         return sorted(fitting, key=lambda source: lengths[source])[len(fitting) // 2]
 
-    def attention_shown(self, examples: Pairs) -> Look:
-        return self.look(self.example_of([source for source, _ in examples]))
+    def attention_shown(self, examples: Pairs) -> Trace:
+        return self.look(self.example_of([source for source, _ in examples]), keep="weights")
 
     def next_commands(self, examples: Pairs) -> list[str]:
         source = self.example_of([source for source, _ in examples])

@@ -1,0 +1,163 @@
+"""Beams: what is recorded follows the beam that was chosen, as if its output had been read at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import glassformer as gf
+from glassformer.decoding import BeamTrees, Limits, beam_search, greedy, sample
+from glassformer.decoding.tree import Fate
+
+from .families import FAMILIES, KEEP, PIXELS, SOURCE, SPEAKERS, WRITERS, same, translator
+
+LIMITS = Limits(1, 2, max_length=7)
+AFTER_PROMPT = Limits(None, 2, max_length=5)
+FEW = {"max_examples": 6, "deadline": None}
+
+
+def lively(name: str, seed: int) -> Any:
+    """A model that is less sure of itself, so that its beams differ, and that ends at times."""
+    model = FAMILIES[name].model(seed)
+    with torch.no_grad():
+        model.decoder.embedding.weight.normal_(std=0.6)
+        bias = getattr(model.head, "bias", None)
+        if bias is not None:
+            bias[2] += 2.0
+    return model
+
+
+def read_again(found: Any, first: int) -> list[int]:
+    """What the decoder read to write an output."""
+    return [first, *(found.tokens if found.finished else found.tokens[:-1])]
+
+
+def check(trace: gf.Trace, forced: gf.Trace, sentence: int, points: list[str]) -> None:
+    """What a decoding recorded of a sentence is what passes when its output is read at once."""
+    for point in points:
+        ours, expected = trace[point][sentence], forced[point][0]
+        if point.endswith("self.scores"):
+            expected = expected.tril()
+        ours = ours[tuple(slice(0, length) for length in expected.shape)]
+        same(ours.tril() if point.endswith("self.scores") else ours, expected)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@given(seed=st.integers(0, 2**31), width=st.integers(1, 5))
+@settings(**FEW)  # type: ignore[arg-type]
+@torch.no_grad()
+def test_a_beam_search_is_recorded_along_the_chosen_beam(name: str, seed: int, width: int) -> None:
+    model = lively(name, seed)
+    inputs = (PIXELS,) if name == "captioner" else (SOURCE, KEEP)
+    before = beam_search(model, *inputs, limits=LIMITS, width=width)
+    with gf.record(model) as trace:
+        found = beam_search(model, *inputs, limits=LIMITS, width=width)
+    assert found == before
+    for sentence, (best, *_) in enumerate(found):
+        read = torch.tensor([read_again(best, 1)])
+        length = KEEP[sentence].sum() if name != "captioner" else 10
+        with gf.record(model) as forced:
+            model(inputs[0][sentence : sentence + 1, :length], read)
+        assert trace["decoder.tokens"][sentence, : read.shape[1]].tolist() == read[0].tolist()
+        check(trace, forced, sentence, [point for point in forced if not point.startswith("encoder")])
+
+
+@pytest.mark.parametrize("name", SPEAKERS)
+@given(seed=st.integers(0, 2**31), width=st.integers(1, 5))
+@settings(**FEW)  # type: ignore[arg-type]
+@torch.no_grad()
+def test_so_is_one_after_a_prompt(name: str, seed: int, width: int) -> None:
+    model, prompt = lively(name, seed), SOURCE[:1, :3]
+    with gf.record(model) as trace:
+        ((best, *_),) = beam_search(model, prompt, limits=AFTER_PROMPT, width=width)
+    read = [*prompt[0].tolist(), *read_again(best, 0)[1:]]
+    with gf.record(model) as forced:
+        model(torch.tensor([read]))
+    assert trace["decoder.tokens"].tolist() == [read]
+    check(trace, forced, 0, [point for point in forced if point != "logits"])
+    same(trace["logits"][0], forced["logits"][0, 2:])
+
+
+@pytest.mark.parametrize("search", [greedy, sample])
+@torch.no_grad()
+def test_sentences_that_end_early_are_recorded_to_their_ends(search: Any) -> None:
+    for seed in range(100):
+        model = lively("bart", seed)
+        found = search(model, SOURCE, KEEP, limits=LIMITS)
+        lengths = [len(read_again(each, 1)) for each in found]
+        if len(set(lengths)) == 2:  # one of the two sentences leaves the batch before the other
+            break
+    else:
+        pytest.fail("all sentences ended together")
+    with gf.record(model) as trace:
+        assert search(model, SOURCE, KEEP, limits=LIMITS) == found
+    for sentence, each in enumerate(found):
+        with gf.record(model) as forced:
+            model(SOURCE[sentence : sentence + 1, : KEEP[sentence].sum()], torch.tensor([read_again(each, 1)]))
+        check(
+            trace, forced, sentence, ["decoder.0.self.weights", "decoder.1.cross.weights", "decoder.output", "logits"]
+        )
+        assert (trace["decoder.output"][sentence, lengths[sentence] :] == 0).all()
+        assert (trace["decoder.tokens"][sentence, lengths[sentence] :] == -1).all()
+
+
+@torch.no_grad()
+def test_the_tree_of_the_search_is_kept() -> None:
+    model, trees = lively("transformer", 3), BeamTrees()
+    with gf.record(model, keep="logits") as trace:
+        found = beam_search(model, SOURCE, KEEP, limits=LIMITS, width=4, watch=trees)
+    assert [tree.nodes for tree in trace.beams] == [tree.nodes for tree in trees]
+    for tree, (best, *_) in zip(trace.beams, found, strict=True):
+        ends = [node for node in tree.nodes if node.fate == Fate.FINISHED]
+        top = max(ends, key=lambda node: node.score)
+        assert tree.path(top)[: len(best.tokens)] == best.tokens
+
+
+@torch.no_grad()
+def test_a_search_without_beams_has_no_tree() -> None:
+    with gf.record(model := translator()) as trace:
+        greedy(model, SOURCE, KEEP, limits=LIMITS)
+    assert trace.beams == []
+
+
+@torch.no_grad()
+def test_beams_chosen_by_hand_are_followed_from_the_last_step() -> None:
+    """Two beams that swap places: the first one of the end began as the second."""
+    model = translator()
+    with gf.record(model) as trace:
+        state = model.start(SOURCE[:1], KEEP[:1])
+        _, state = model.step(state, torch.tensor([[1]]))
+        state.select(torch.tensor([[0, 0]]))
+        _, state = model.step(state, torch.tensor([[12, 13]]))
+        state.select(torch.tensor([[1, 0]]))
+        model.step(state, torch.tensor([[14, 15]]))
+    with gf.record(model) as forced:
+        model(SOURCE[:1], torch.tensor([[1, 13, 14]]))
+    assert trace["decoder.tokens"].tolist() == [[1, 13, 14]]
+    check(trace, forced, 0, ["decoder.0.self.weights", "decoder.1.self.weights", "decoder.1.after", "logits"])
+
+
+@torch.no_grad()
+def test_two_decodings_are_two_calls() -> None:
+    model = translator()
+    with gf.record(model, keep="decoder.0.cross") as trace:
+        for source in (SOURCE[:1], SOURCE[1:, :3]):
+            greedy(model, source, limits=LIMITS)
+    shapes: list[tuple[int, ...]] = [tuple(each.shape) for each in trace.calls("decoder.0.cross")]
+    assert [shape[-1] for shape in shapes] == [5, 3]
+
+
+def test_padding_of_another_length_changes_nothing() -> None:
+    """The recording of a sentence is that of the sentence alone."""
+    model = lively("bart", 1)
+    with gf.record(model) as together:
+        beam_search(model, SOURCE, KEEP, limits=LIMITS, width=3)
+    with gf.record(model) as alone:
+        beam_search(model, SOURCE[1:, :3], limits=LIMITS, width=3)
+    ours: Tensor = together["decoder.1.cross"][1]
+    same(ours[:, : alone["decoder.1.cross"].shape[2], :3], alone["decoder.1.cross"][0])
