@@ -172,7 +172,7 @@ def test_the_sharpest_head_aligns_what_is_written_and_does_not_only_stare() -> N
     stare[:, 0] = 1.0
     best = sharpest(attending(torch.stack((even, diagonal.roll(1, 0), diagonal, stare)).view(2, 1, 2, 4, 4)))
     assert best.weights.equal(diagonal)
-    assert best.title == "cross attention of layer 2, head 1, the sharpest of 2 in the upper layers"
+    assert best.title == "cross attention of layer 1, head 0, the sharpest of 2 in the upper layers"
     assert (best.name, best.head) == ("decoder.1.cross.weights", 0)
     assert (best.rows, best.columns) == (list("abcd"), list("wxyz"))
     assert sharpest(attending(torch.ones(1, 1, 1, 1, 1))).title == "cross attention"

@@ -146,15 +146,6 @@ class Recording(Kept):
     def trees(self) -> list[BeamTree]:
         return [tree for decoding in self.decodings() for tree in decoding.trees]
 
-    def written(self) -> list[list[int]]:
-        """The tokens that were chosen for each sentence, ends included where a beam search found them."""
-        found = []
-        for decoding in self.decodings():
-            for sentence in range(len(decoding.steps[0].sentences) if decoding.steps else 0):
-                way = decoding.followed(sentence)
-                found.append([int(decoding.steps[number].tokens[row, beam]) for number, row, beam in way[1:]])
-        return found
-
     def _joined(self, name: str, decoding: Decoding, entries: list[Entry]) -> Tensor:
         """What passed a point in a decoding, (B, …, T, …): of each sentence, what the chosen beam had to do with."""
         mine = [entry for entry in entries if entry.now.decoding is decoding]

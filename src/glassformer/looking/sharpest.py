@@ -21,7 +21,7 @@ class Head:
     columns: list[str]  # S
     name: str  # of the point
     head: int
-    title: str  # which head it is, in words
+    title: str  # which head it is, in words, counted from 0 as in names
 
 
 def sharpest(trace: Trace, kind: str | None = None, sentence: int = 0) -> Head:
@@ -42,5 +42,5 @@ def sharpest(trace: Trace, kind: str | None = None, sentence: int = 0) -> Head:
     title = f"{kind.replace('.', ' ')}-attention" if kind.endswith("self") else f"{kind.partition('.')[2]} attention"
     if layers * heads > 1:
         others = f"{layers * heads}" if layers == 1 else f"{(layers - layers // 2) * heads} in the upper layers"
-        title += f" of layer {layer + 1}, head {head + 1}, the sharpest of {others}"
+        title += f" of layer {layer}, head {axes['head'][head]}, the sharpest of {others}"
     return Head(weights[layer, head], axes["token"], axes["key"], name, axes["head"][head], title)

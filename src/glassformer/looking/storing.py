@@ -34,13 +34,14 @@ class Header(BaseModel):
     words: dict[str, list[list[list[int]]]]
     axes: dict[str, dict[str, int | None]]
     heads: dict[str, list[int] | None]
-    written: list[list[int]]
     beams: list[list[tuple[int, int, int, int, float, float, float, Fate]]]
 
 
 def save(trace: Trace, path: Path) -> Path:
     """Write a trace; an existing file is replaced at once."""
     names, kept, about = trace.names, trace.kept, trace.about
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no folder {path.parent}")
     if not names:
         raise InputError("nothing was recorded, so there is no trace to save: run the model inside record()")
     tensors = {name if not call else f"{name}#{call}": x for name in names for call, x in enumerate(trace.calls(name))}
@@ -52,15 +53,14 @@ def save(trace: Trace, path: Path) -> Path:
         words={stack: [[list(word) for word in row] for row in rows] for stack, rows in about.words.items()},
         axes={name: kept.axes_of(name) for name in names},
         heads={name: kept.heads_of(name) for name in names},
-        written=kept.written(),
         beams=[[tuple(asdict(node).values()) for node in tree.nodes] for tree in kept.trees()],
     )
     metadata = {"glassformer": KIND, "version": VERSION, KIND: header.model_dump_json()}
     try:
         with replacing(path) as new:
             save_file({name: x.contiguous().clone() for name, x in tensors.items()}, new, metadata)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or _reason(error)}") from None
     return path
 
 
@@ -111,7 +111,7 @@ def _stored(header: Header, tensors: dict[str, Tensor], path: Path) -> Stored:
     if missing := [name for name, calls in found.items() if not calls]:
         raise InputError(f"{path} is damaged: the tensor {missing[0]} is missing")
     trees = [BeamTree([Node(*node) for node in nodes]) for nodes in header.beams]
-    return Stored(found, header.axes, header.heads, trees, header.written)
+    return Stored(found, header.axes, header.heads, trees)
 
 
 def _call(name: str) -> int:

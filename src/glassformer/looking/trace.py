@@ -53,9 +53,6 @@ class Kept(Protocol):
     def trees(self) -> list[BeamTree]:
         """The trees of beam searches, one for each sentence."""
 
-    def written(self) -> list[list[int]]:
-        """The tokens that a decoding wrote and read again, of each sentence."""
-
 
 @dataclass(frozen=True)
 class Description:
@@ -236,13 +233,6 @@ class Trace:
 
         return save(self, Path(path))
 
-    @classmethod
-    def load(cls, path: str | Path) -> Trace:
-        """A trace from a file that `save` wrote."""
-        from glassformer.looking.storing import load_trace
-
-        return load_trace(path)
-
     # --- with words
 
     def described(self, description: Description) -> Trace:
@@ -298,7 +288,6 @@ class Stored(Kept):
     axes: dict[str, Axes]
     heads: dict[str, list[int] | None]
     beams: Sequence[BeamTree] = ()
-    tokens: Sequence[list[int]] = ()
 
     def names(self) -> list[str]:
         return list(self.tensors)
@@ -314,9 +303,6 @@ class Stored(Kept):
 
     def trees(self) -> list[BeamTree]:
         return list(self.beams)
-
-    def written(self) -> list[list[int]]:
-        return list(self.tokens)
 
 
 def _word(tokens: Sequence[str], group: Sequence[int]) -> str:
