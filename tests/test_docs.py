@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import glassformer as gf
 from glassformer.recipe import make_recipe, read_recipe
 from glassformer.recipe.reference import reference
 
@@ -99,6 +100,29 @@ def test_tasks_run_as_their_pages_show(page: str, tmp_path: Path, monkeypatch: p
         exec(block, names)  # noqa: S102
         run = names["run"]
         assert run.evaluate(run.examples("test")).scores.accuracy > 0.9  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("page", ["trace", "causal"])
+def test_the_pages_of_looking_run_as_they_show(page: str) -> None:
+    text = (ROOT / "docs" / "looking" / f"{page}.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(block, names)  # noqa: S102
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (ROOT / "docs" / "looking" / link).exists(), link
+
+
+def test_the_names_in_the_page_of_traces_are_points() -> None:
+    """Every name in its table is a point of some family."""
+    from glassformer.models import recurrent, transformer, vit
+
+    known = {*gf.points(transformer(9, 8, 2, 1, 8)), *gf.points(recurrent(9, 8)), *gf.points(vit(2, 8, 4, 8, 2, 1, 8))}
+    text = (ROOT / "docs" / "looking" / "trace.md").read_text(encoding="utf-8")
+    table = text.split("| --- | --- | --- |\n")[1].split("\n\n")[0]
+    for row in table.splitlines():
+        first, *more = re.findall(r"`([\w.…]+)`", row.split("|")[1])
+        for name in [first, *(f"{first.rpartition('.')[0]}{each}" for each in more)]:
+            assert name.replace("…", "weights") in known, name
 
 
 @pytest.mark.parametrize("page", [*TASK_PAGES, "shapes", "static", "comparing"])

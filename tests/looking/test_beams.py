@@ -83,6 +83,38 @@ def test_so_is_one_after_a_prompt(name: str, seed: int, width: int) -> None:
     same(trace["logits"][0], forced["logits"][0, 2:])
 
 
+@pytest.mark.parametrize("name", SPEAKERS)
+@given(seed=st.integers(0, 2**31), width=st.integers(1, 4))
+@settings(**FEW)  # type: ignore[arg-type]
+@torch.no_grad()
+def test_prompts_of_different_lengths_are_recorded_without_their_padding(name: str, seed: int, width: int) -> None:
+    model = lively(name, seed)
+    with gf.record(model) as trace:
+        found = beam_search(model, SOURCE, KEEP, limits=AFTER_PROMPT, width=width)
+    for sentence, (best, *_) in enumerate(found):
+        read = [*SOURCE[sentence, : KEEP[sentence].sum()].tolist(), *read_again(best, 0)[1:]]
+        with gf.record(model) as forced:
+            model(torch.tensor([read]))
+        assert trace["decoder.tokens"][sentence, : len(read)].tolist() == read
+        check(trace, forced, sentence, [point for point in forced if point != "logits"])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@torch.no_grad()
+def test_positions_of_a_change_are_those_of_the_text_whatever_the_padding(name: str) -> None:
+    """The token after a prompt of three stands at 3 in a batch with longer ones, and reads its own second token."""
+    model = lively(name, 1)
+    limits = Limits(None, 2, max_length=3, min_length=3)
+    with gf.intervene(model) as edit:
+        edit.attend("decoder.1.self", query=[3, 4], key=1)
+        edit.apply("decoder.0.after", torch.neg, positions=[2, 3])
+        together = beam_search(model, SOURCE, KEEP, limits=limits, width=2)[1][0]
+        alone = beam_search(model, SOURCE[1:, :3], limits=limits, width=2)[0][0]
+    plain = beam_search(model, SOURCE[1:, :3], limits=limits, width=2)[0][0]
+    assert together.log_probabilities == pytest.approx(alone.log_probabilities, abs=1e-5)
+    assert alone.log_probabilities != pytest.approx(plain.log_probabilities, abs=1e-3)
+
+
 @pytest.mark.parametrize("search", [greedy, sample])
 @torch.no_grad()
 def test_sentences_that_end_early_are_recorded_to_their_ends(search: Any) -> None:

@@ -8,7 +8,6 @@ B sentences, T length, L layers, H heads, D model width, K head width
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -21,12 +20,11 @@ from glassformer.experiments.batches import Rng, windows
 from glassformer.experiments.charts import bars, heat, panels
 from glassformer.experiments.finding import Finding, Rows
 from glassformer.experiments.measures import logits, mean_loss
-from glassformer.experiments.small import Small, blocks_of
+from glassformer.experiments.small import Small
 from glassformer.experiments.trial import Trial
-from glassformer.looking import record
+from glassformer.looking import intervene, record
 from glassformer.looking.style import BLUE, SKY
 from glassformer.models import DecoderOnly
-from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.schemes import rotary
 from glassformer.tasks.gathering import TokenBatch, token_loss
 
@@ -60,7 +58,9 @@ def run(trial: Trial, steps: int = 500, count: int = 200) -> Finding:
     watched, before = _watch(model, new), _losses(model, new)
     rows = Rows()
     for layer, head in trial.each("taking heads away", [*product(range(LAYERS), range(HEADS))]):
-        after = _losses(_without(model, layer, head), new)
+        with intervene(model) as edit:  # what this head finds goes nowhere
+            edit.zero(f"decoder.{layer}.self.heads", heads=head)
+            after = _losses(model, new)
         numbers = {name: table[layer, head].item() for name, table in watched.items()}
         numbers |= {name: after[name] - before[name] for name in before}
         rows.append({"head": f"{layer + 1}.{head + 1}", **{name: numbers[name] for name in MEASURED}})
@@ -145,14 +145,6 @@ def _losses(model: DecoderOnly, new: Looked) -> dict[str, float]:
         batch = replace(new.batch, label_mask=asked, targets=len(asked))
         losses[f"loss: {relation}"] = mean_loss(model, batch, token_loss)
     return losses
-
-
-def _without(model: DecoderOnly, layer: int, head: int) -> DecoderOnly:
-    """A copy of the model in which what one head found goes nowhere."""
-    model = copy.deepcopy(model)
-    part = next(part for part in blocks_of(model)[layer].modules() if isinstance(part, MultiHeadAttention))
-    part.get_parameter("output.weight").data[:, head * part.head_width : (head + 1) * part.head_width] = 0  # (D, H * K)
-    return model
 
 
 def _draw(rows: Rows) -> Figure:

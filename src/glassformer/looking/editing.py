@@ -62,7 +62,7 @@ class Edit:
                 if means is not None:
                     return means.to(x).expand_as(x)
                 axis = next((axis for axis in ("token", "key") if axis in _axes(point, x)), None)
-                if axis is None or (axis == "token" and (at is not None or now.step is not None)):
+                if axis is None or (axis == "token" and (at is not None or now.decoding is not None)):
                     raise InputError(
                         f"{point.name} passes token by token here, so its mean is not known yet: take it from a trace, "
                         f'edit.mean("{point.name}", trace)'
@@ -128,7 +128,7 @@ class Edit:
 
         def make(point: Point, x: Tensor, now: Pass, at: int | None) -> Tensor:
             there = [each for each in keys if each < x.shape[-1]]
-            if not there and now.step is None:
+            if not there and now.decoding is None:
                 raise InputError(f"{point.name} has no key {keys[0]}: it has {x.shape[-1]}")
             wanted = torch.zeros_like(x)
             wanted[..., there] = 1 / max(len(there), 1)
@@ -190,7 +190,7 @@ def _here(positions: list[int], axes: list[str], point: Point, x: Tensor, now: P
         raise InputError(f"{point.name} is of the whole text: leave positions out")
     dim = axes.index(axis)
     places = now.positions(x.shape[dim], at, x.device) if axis == "token" else _count(x.shape[dim], x)
-    if now.step is None and at is None and max(positions) >= x.shape[dim]:
+    if now.decoding is None and at is None and max(positions) >= x.shape[dim]:  # a decoding may come to it yet
         raise InputError(f"there is no position {max(positions)} at {point.name}: it has {x.shape[dim]}")
     return _along(torch.isin(places, torch.tensor(positions, device=x.device)), dim, x)
 
@@ -223,7 +223,7 @@ def _placed(value: Tensor, point: Point, x: Tensor, now: Pass, at: int | None) -
 
 def _rows(value: Tensor, axes: list[str], point: Point, x: Tensor, now: Pass, at: int | None) -> Tensor:
     """The rows of a value (B or 1, …, T, …) that stand at the positions of x, for each of its sentences and beams."""
-    dim, whole = axes.index("token"), now.step is None and at is None
+    dim, whole = axes.index("token"), now.decoding is None and at is None
     if whole and value.shape[dim] not in (1, x.shape[dim]):
         raise InputError(_misfit(value, point, x))
     if "key" in axes:  # of a token that could not see all keys yet

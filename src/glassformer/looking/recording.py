@@ -54,6 +54,7 @@ class Recording(Kept):
         self.entries: dict[str, list[Entry]] = {name: [] for name in names}
         self.axes: dict[str, Axes] = {name: dict(session.points[name].axes) for name in names}
         self.bytes: dict[str, int] = dict.fromkeys(names, 0)
+        self.total = 0
 
     def keep(self, point: Point, view: Tensor, now: Pass, at: int | None) -> None:
         """Keep what passes a point."""
@@ -65,8 +66,9 @@ class Recording(Kept):
         if at is None or not entries or entries[-1].now is not now:
             entries.append(Entry(now))
         entries[-1].pieces.append(copy)
-        self.bytes[point.name] += copy.numel() * copy.element_size()
-        if now.step is not None:
+        self.bytes[point.name] += copy.nbytes
+        self.total += copy.nbytes
+        if now.step is not None and self.total > self.most * GIGABYTE:
             self._check(self.bytes, " so far")
 
     def begin(self, now: Pass, tokens: Tensor) -> None:
@@ -161,17 +163,17 @@ class Recording(Kept):
         rows = []
         for sentence in sentences:
             way = [(number, row, beam) for number, row, beam in decoding.followed(sentence) if number in steps]
-            pieces = [each[sentence] for each in before]
+            pieces = [each[sentence].narrow(token, 0, decoding.read_of(sentence)) for each in before]
             pieces += [steps[number][row].narrow(token, beam, 1) for number, row, beam in way]
-            rows.append(_together(pieces, token, "key" in axes))
+            rows.append(_together(pieces, token, ".self." in name and "key" in axes))
         return _padded(rows, PADDING if name.endswith("tokens") else 0)
 
 
-def _together(pieces: list[Tensor], token: int, has_keys: bool) -> Tensor:
-    """Pieces after each other along the axis of tokens; keys that an earlier one could not see yet have 0."""
-    if has_keys:
-        keys = max(piece.shape[-1] for piece in pieces)
-        pieces = [F.pad(piece, (0, keys - piece.shape[-1])) for piece in pieces]
+def _together(pieces: list[Tensor], token: int, growing: bool) -> Tensor:
+    """Pieces after each other along the axis of tokens; where keys grow, those that one could not see yet have 0."""
+    if growing:
+        keys = sum(piece.shape[token] for piece in pieces)  # and no key is padding
+        pieces = [F.pad(piece, (0, max(0, keys - piece.shape[-1])))[..., :keys] for piece in pieces]
     return torch.cat(pieces, dim=token)
 
 

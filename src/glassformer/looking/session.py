@@ -74,7 +74,7 @@ class Step:
     tokens: Tensor  # (B, k)
     sentences: Tensor  # (B): which sentence of the input each row is
     positions: Tensor  # (B or 1, k): where the tokens stand
-    path: Tensor  # (B, k, N): the slots of each beam's past, itself the last
+    path: Tensor  # (B, k, N): the slots of each beam's past, itself the last; then those of padding in its prompt
     parents: Tensor | None  # (B, k): which row of the last step, counted through all beams, each beam continues
 
     @property
@@ -92,6 +92,7 @@ class Decoding(Watcher):
     trees: BeamTrees = field(default_factory=BeamTrees)
     chosen: list[Hypothesis] = field(default_factory=list)  # of each sentence; nothing: no search has chosen
     slots: int = 0
+    prompt: int = 0  # the first of them, which hold the prompt
     ways: dict[tuple[int, int, int], list[tuple[int, int, int]]] = field(default_factory=dict)  # that were followed
 
     def select(self, beams: Tensor, sentences: Tensor | None) -> None:
@@ -117,11 +118,27 @@ class Decoding(Watcher):
             path = last.path.flatten(0, 1)[parents]
         own = (self.slots + torch.arange(beams, device=device)).expand(count, beams)[..., None]
         at = position if isinstance(position, Tensor) else torch.tensor([[position]], device=device)
-        path = torch.cat((path, own), dim=-1)
+        path = self._padding_last(torch.cat((path, own), dim=-1), sentences, at)
         new = Step(len(self.steps), tokens, sentences, at.expand(-1, beams), path, parents)
         self.rows, self.slots = torch.arange(tokens.numel(), device=device).view(count, beams), self.slots + beams
         self.steps.append(new)
         return new
+
+    def read_of(self, sentence: int) -> int:
+        """How many tokens of its prompt a sentence had read before the first step."""
+        if not self.steps or not self.prompt:
+            return self.prompt
+        positions = self.steps[0].positions
+        return int(positions[min(sentence, len(positions) - 1), 0])
+
+    def _padding_last(self, path: Tensor, sentences: Tensor, at: Tensor) -> Tensor:
+        """Slots (B, k, N) in the order in which they were read, those of padding in a prompt behind all others."""
+        if not self.prompt:
+            return path
+        first = self.steps[0].positions[:, :1] if self.steps else at  # (B or 1, 1): how much of a prompt is real
+        read = (first[sentences] if len(first) > 1 else first)[:, :, None]  # (B or 1, 1, 1)
+        is_padding = (path >= read) & (path < self.prompt)
+        return path.gather(-1, is_padding.to(torch.uint8).argsort(dim=-1, stable=True))
 
     def followed(self, sentence: int) -> list[tuple[int, int, int]]:
         """The way of one output through the steps: of each step its number, the row and the beam.
@@ -234,7 +251,7 @@ class Port:
         new = Pass(self.stack)
         if isinstance(watcher, Decoding):
             if position is None:  # the prompt
-                new, watcher.slots = Pass(self.stack, watcher), tokens.shape[1]
+                new, watcher.slots, watcher.prompt = Pass(self.stack, watcher), tokens.shape[1], tokens.shape[1]
             else:
                 new = Pass(self.stack, watcher, watcher.step(tokens, position))
         self.session.begin(new, tokens)

@@ -107,15 +107,12 @@ class Trace:
 
     def attentions(self, kind: str) -> list[str]:
         """The names of the weights of one kind in all layers: "encoder.self", "decoder.self" or "decoder.cross"."""
-        stack, _, part = kind.partition(".")
-        pattern = re.compile(rf"{re.escape(stack)}(\.\d+)?\.{re.escape(part)}\.weights")
-        return [name for name in self.names if pattern.fullmatch(name)]
+        return [name for name in self.names if name.endswith(".weights") and _kind(name) == kind]
 
     @property
     def kinds(self) -> list[str]:
         """The kinds of attention that were recorded."""
-        weights = [name.removesuffix(".weights") for name in self.names if name.endswith(".weights")]
-        return list(dict.fromkeys(re.sub(r"\.\d+\b", "", name) for name in weights))
+        return list(dict.fromkeys(_kind(name) for name in self.names if name.endswith(".weights")))
 
     def attention(self, kind: str) -> Tensor:
         """The weights of one kind of attention, "decoder.cross" for example, in all layers: (L, B, H, T, S)."""
@@ -303,6 +300,11 @@ class Stored(Kept):
 
     def trees(self) -> list[BeamTree]:
         return list(self.beams)
+
+
+def _kind(name: str) -> str:
+    """The kind of attention that weights are of: their name without the layer."""
+    return re.sub(r"\.\d+\b", "", name.removesuffix(".weights"))
 
 
 def _word(tokens: Sequence[str], group: Sequence[int]) -> str:

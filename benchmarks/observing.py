@@ -10,8 +10,8 @@ Four contenders with the same weights, each in a process of its own, in turns; t
 They read pairs at once (forward), and write with 5 beams (beam). Small models show the most: a check takes as long in
 a large one, where all else takes longer. The last line is JSON: the seconds, and their ratios to "without".
 
-    python benchmarks/looking.py
-    python benchmarks/looking.py --sizes base --rounds 11
+    python benchmarks/observing.py
+    python benchmarks/observing.py --sizes base --rounds 11
 """
 
 from __future__ import annotations
