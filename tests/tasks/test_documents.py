@@ -281,6 +281,11 @@ def test_a_look_has_a_row_and_a_column_for_each_token(run: Any) -> None:
     assert weights.shape[-2:] == (len(axes["token"]), len(axes["key"]))
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
     assert axes["key"] == run.tokenizer.tokens(run.read(text))
+    if not isinstance(run, LanguageModel):
+        assert seen.output == run.fill([text])[0].text
+    for empty in ("", " "):
+        with pytest.raises(InputError, match=rf"^there is nothing to look at in '{empty}'$"):
+            run.look(empty)
 
 
 @pytest.mark.parametrize("run", ["masked", "spans"], indirect=True)

@@ -153,6 +153,8 @@ def test_what_is_shown_of_it(trained: Tagger) -> None:
 def test_a_recurrent_model_has_no_attention_to_look_at(trained: Tagger) -> None:
     look = trained.look("they can fish")
     assert look.kinds == []
+    tags = trained.tag(["they can fish"])[0].tags
+    assert look.output == f"they/{tags[0]} can/{tags[1]} fish/{tags[2]}"
     with pytest.raises(InputError, match=r"^no encoder.self attention was recorded: the model has no attention, or"):
         look.attention("encoder.self")
     assert look["encoder.0.state"].shape[:2] == (1, len(trained.read("they can fish")))

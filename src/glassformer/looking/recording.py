@@ -86,16 +86,9 @@ class Recording(Kept):
 
     def _longest(self, now: Pass, tokens: Tensor) -> int:
         """How many keys attention has at most: the tokens of this pass, or of the source."""
-        read = [
-            entry.pieces[0].shape[1]
-            for entries in self._of_tokens()
-            for entry in entries
-            if entry.now.stack != now.stack
-        ]
+        others = [name for name in self.entries if name.endswith("tokens") and stack_of(name) != now.stack]
+        read = [entry.pieces[0].shape[1] for name in others for entry in self.entries[name]]
         return max((tokens.shape[1], *read))
-
-    def _of_tokens(self) -> list[list[Entry]]:
-        return [entries for name, entries in self.entries.items() if name.endswith("tokens")]
 
     def _last_stack(self) -> str:
         return "decoder" if any(stack_of(name) == "decoder" for name in self.session.points) else "encoder"
@@ -156,12 +149,8 @@ class Recording(Kept):
         axes = list(self.axes[name])
         if "token" not in axes:
             return before[0]
-        token, sentences = (
-            axes.index("token") - 1,
-            range(len(decoding.steps[0].sentences) if decoding.steps else len(before[0])),
-        )
-        rows = []
-        for sentence in sentences:
+        token, rows = axes.index("token") - 1, []
+        for sentence in range(len(decoding.steps[0].sentences) if decoding.steps else len(before[0])):
             way = [(number, row, beam) for number, row, beam in decoding.followed(sentence) if number in steps]
             pieces = [each[sentence].narrow(token, 0, decoding.read_of(sentence)) for each in before]
             pieces += [steps[number][row].narrow(token, beam, 1) for number, row, beam in way]

@@ -58,7 +58,7 @@ def save(trace: Trace, path: Path) -> Path:
     metadata = {"glassformer": KIND, "version": VERSION, KIND: header.model_dump_json()}
     try:
         with replacing(path) as new:
-            save_file({name: x.contiguous().clone() for name, x in tensors.items()}, new, metadata)
+            save_file({name: x.contiguous() for name, x in tensors.items()}, new, metadata)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or _reason(error)}") from None
     return path

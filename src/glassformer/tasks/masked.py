@@ -132,6 +132,9 @@ class Filler(GapFiller[MaskedEvaluation]):
         start, end = self.tokenizer.start, self.tokenizer.end
         return [start, *self.encoded(text, around=(start, end)), end]
 
+    def output_of(self, text: str) -> str:
+        return self.fill([text])[0].text if self.tokenizer.mask in self.read(text) else ""
+
     @property
     def names(self) -> dict[str, int]:
         return dict.fromkeys(MASKS, self.tokenizer.mask)

@@ -322,8 +322,7 @@ class Run:
 
     def read_something(self, text: Any) -> list[int]:
         """A text as the tokens that the model reads, of which there is one at least."""
-        ids = self.read(text)
-        if not ids:
+        if (isinstance(text, str) and not text.strip()) or not (ids := self.read(text)):
             raise InputError(f"there is nothing to look at in {text!r}")
         return ids
 

@@ -225,6 +225,10 @@ class Tagger(Run):
         """A text as the tokens that the model reads: of a long one, the first piece."""
         return cut([self.check(text)], self.tokenizer, self.recipe.data.max_tokens)[0][0].tokens
 
+    def output_of(self, text: str) -> str:
+        found = self.tag([text])[0]
+        return " ".join(map("{}/{}".format, found.words, found.tags))
+
     def samples(self, examples: Examples, found: TagEvaluation) -> list[Sample]:
         """Sentences with the tag of each word, and with the true tags."""
         made = []
