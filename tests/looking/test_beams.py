@@ -22,8 +22,8 @@ FEW = {"max_examples": 6, "deadline": None}
 
 
 def lively(name: str, seed: int) -> Any:
-    """A model that is less sure of itself, so that its beams differ, and that ends at times."""
-    model = FAMILIES[name].model(seed)
+    """A model that is less sure of itself, so that its beams differ, and that ends at times; exact to many digits."""
+    model = FAMILIES[name].model(seed).double()
     with torch.no_grad():
         model.decoder.embedding.weight.normal_(std=0.6)
         bias = getattr(model.head, "bias", None)

@@ -301,6 +301,34 @@ def test_patches_while_decoding_go_to_their_sentence_and_step() -> None:
         assert torch.equal(ours, expected[..., :3] if point.endswith("self") else expected)
 
 
+@pytest.mark.parametrize(
+    ("point", "shape"),
+    [
+        ("encoder.0.after", (3, 5, 16)),
+        ("decoder.0.self.weights", (2, 4, 4, 7)),
+        ("decoder.0.cross.weights", (2, 4, 4, 4)),
+    ],
+)
+@torch.no_grad()
+def test_a_value_of_other_sentences_or_keys_does_not_fit(point: str, shape: tuple[int, ...]) -> None:
+    model = translator()
+    with gf.intervene(model) as edit:
+        edit.set(point, torch.ones(shape))
+        with pytest.raises(InputError, match=rf"^a value \({shape[0]}, {shape[1]}, .*\) does not fit {point}, where "):
+            model(SOURCE, TARGET, KEEP)
+
+
+@torch.no_grad()
+def test_a_patch_of_another_source_does_not_fit_a_decoding() -> None:
+    model = translator()
+    with gf.record(model) as trace:
+        model(SOURCE[:1, :3], TARGET[:1])
+    with gf.intervene(model) as edit:
+        edit.patch("decoder.0.cross", trace)
+        with pytest.raises(InputError, match=r"^a value \(1, 4, 4, 3\) does not fit decoder.0.cross.weights, where "):
+            greedy(model, SOURCE[:1], limits=LIMITS)
+
+
 @torch.no_grad()
 def test_a_decoding_may_be_longer_than_the_patch() -> None:
     model = translator()

@@ -211,54 +211,31 @@ def _axes(point: Point, x: Tensor) -> list[str]:
 
 def _placed(value: Tensor, point: Point, x: Tensor, now: Pass, at: int | None) -> Tensor:
     """A value as it goes in place of x: by sentence and position where it has all axes, or as it broadcasts."""
-    axes = _axes(point, x)
-    value = value.to(x.device)
-    if value.dim() == len(axes) and "token" in axes:
-        return _rows(value, axes, point, x, now, at)
+    axes, value = _axes(point, x), value.to(x.device)
+    by_position = value.dim() == len(axes) and "token" in axes and value.shape[axes.index("token")] > 1
     try:
-        return value.expand_as(x)
-    except RuntimeError:
-        raise InputError(_misfit(value, point, x)) from None
+        return _rows(value, axes, point, x, now, at) if by_position else value.expand_as(x)
+    except (RuntimeError, IndexError):
+        raise InputError(
+            f"a value {tuple(value.shape)} does not fit {point.name}, where {tuple(x.shape)} passes"
+        ) from None
 
 
 def _rows(value: Tensor, axes: list[str], point: Point, x: Tensor, now: Pass, at: int | None) -> Tensor:
     """The rows of a value (B or 1, …, T, …) that stand at the positions of x, for each of its sentences and beams."""
-    dim, whole = axes.index("token"), now.decoding is None and at is None
-    if whole and value.shape[dim] not in (1, x.shape[dim]):
-        raise InputError(_misfit(value, point, x))
-    if "key" in axes:  # of a token that could not see all keys yet
-        if value.shape[-1] < x.shape[-1] and whole:
-            raise InputError(_misfit(value, point, x))
-        value = torch.nn.functional.pad(value, (0, max(0, x.shape[-1] - value.shape[-1])))[..., : x.shape[-1]]
-    sentences = now.sentences(len(x), x.device)
-    if len(value) != 1:
-        if int(sentences.max()) >= len(value):
-            raise InputError(_misfit(value, point, x))
-        value = value[sentences]
-    if value.shape[dim] == 1 or whole:
-        return _expanded(value, point, x)
-    places = now.positions(x.shape[dim], at, x.device).expand(len(x), x.shape[dim])  # (B, T)
-    there = places < value.shape[dim]
-    value = _expanded_but(value, dim, x)
-    index = _along(places.clamp(max=value.shape[dim] - 1), dim, x)
-    rows = value.gather(dim, index.expand(*x.shape))
-    return torch.where(_along(there, dim, x), rows.to(x.dtype), x)
-
-
-def _expanded(value: Tensor, point: Point, x: Tensor) -> Tensor:
-    try:
+    if now.decoding is None and at is None:
         return value.expand_as(x)
-    except RuntimeError:
-        raise InputError(_misfit(value, point, x)) from None
-
-
-def _expanded_but(value: Tensor, dim: int, x: Tensor) -> Tensor:
-    """A value with the lengths of x in all axes but one."""
-    return value.expand(*(value.shape[dim] if axis == dim else length for axis, length in enumerate(x.shape)))
-
-
-def _misfit(value: Tensor, point: Point, x: Tensor) -> str:
-    return f"a value {tuple(value.shape)} does not fit {point.name}, where {tuple(x.shape)} passes"
+    if "key" in axes and ".self." in point.name:  # of a token that could not see all keys yet
+        missing = max(0, x.shape[-1] - value.shape[-1])
+        value = torch.nn.functional.pad(value, (0, missing))[..., : x.shape[-1]]
+    if len(value) > 1:
+        value = value[now.sentences(len(x), x.device)]
+    dim = axes.index("token")
+    length = value.shape[dim]
+    places = now.positions(x.shape[dim], at, x.device).expand(len(x), x.shape[dim])  # (B, T)
+    whole = value.expand(*(length if axis == dim else size for axis, size in enumerate(x.shape)))
+    rows = whole.gather(dim, _along(places.clamp(max=length - 1), dim, x).expand(*x.shape))
+    return torch.where(_along(places < length, dim, x), rows.to(x.dtype), x)
 
 
 def _even(weights: Tensor) -> Tensor:
