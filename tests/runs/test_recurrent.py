@@ -40,7 +40,10 @@ def test_a_translator_is_trained_loaded_and_used(cell: str, attention: str, tmp_
     assert "".join(loaded.stream(texts[0])) == loaded.translate(texts[:1], beam=1)[0].text
     assert loaded.evaluate(run.examples("test")[:20], int8=True).perplexity > 1
     seen = loaded.look(texts[0])
-    assert seen.weights.shape == (attention != "none", 1, len(seen.rows), len(seen.columns))
+    assert seen.kinds == ([] if attention == "none" else ["decoder.cross"])
+    if seen.kinds:
+        axes = seen.axes("decoder.cross")
+        assert seen["decoder.cross"].shape == (1, 1, len(axes["token"]), len(axes["key"]))
     with pytest.raises(ConfigurationError, match=r'^the family "recurrent" has no counterpart in transformers'):
         export_run(loaded, tmp_path / "out")
 

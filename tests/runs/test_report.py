@@ -122,7 +122,7 @@ def test_a_translation_shows_its_signature_and_attention(trained: Translator) ->
     text = report_of(trained)
     checked(text)
     assert re.search(r"nrefs:1\|case:mixed\|[^<]*version:", text)
-    assert 'aria-label="Cross attention of layer 2' in text
+    assert 'aria-label="Cross attention of layer 1' in text
     assert "prefers-color-scheme: dark" in text
     assert "@media print" in text
 
