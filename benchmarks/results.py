@@ -16,6 +16,7 @@ import statistics
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +31,47 @@ SCORES = {  # how each is written
     "edits": ("edits per 100 symbols", 1.0, 2),
     "accuracy": ("accuracy", 100.0, 2),
     "loss": ("nats a token", 1.0, 3),
+    "perplexity": ("perplexity", 1.0, 1),
+    "rouge1": ("ROUGE-1", 1.0, 1),
+    "rougeL": ("ROUGE-L", 1.0, 1),
 }
-ROWS: dict[str, tuple[str, tuple[str, ...], str]] = {  # the row, its recipe and scores, and what is known
-    "multi30k": ("Multi30k English → German, captions", ("bleu", "chrf"), "41.0 BLEU, a Transformer of 2.6 M"),
-    "multi30k-rnn": ("the same, by an LSTM with attention", ("bleu", "chrf"), "33 to 34 BLEU"),
-    "tatoeba": ("Everyday English → German, Tatoeba", ("bleu", "chrf"), ""),
-    "debian": ("English → Italian, package descriptions", ("bleu", "chrf"), "47.5 BLEU, a first try of ours"),
-    "g2p": (
-        "Spelling → phonemes, CMU dictionary",
-        ("exact", "edits"),
-        "77.9 % of words right, 5.2 % of phonemes wrong",
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: what it is, its scores, what is known from elsewhere, and its recipe."""
+
+    title: str
+    scores: tuple[str, ...]
+    known: str = ""
+    recipe: str = ""  # missing: the row's own name
+
+
+BLEU, EXACT, ACCURACY, ROUGE = ("bleu", "chrf"), ("exact",), ("accuracy",), ("rouge1", "rougeL")
+MINILM = "SST-2, MiniLM"
+ROWS = {
+    "multi30k": Row("Multi30k English → German, captions", BLEU, "41.0 BLEU, a Transformer of 2.6 M"),
+    "multi30k-raw": Row("the same, from raw text to raw text", BLEU, recipe="multi30k"),
+    "multi30k-rnn": Row("the same as the first, by an LSTM with attention", BLEU, "33 to 34 BLEU"),
+    "tatoeba": Row("Everyday English → German, Tatoeba", BLEU),
+    "debian": Row("English → Italian, package descriptions", BLEU, "47.5 BLEU, a first try of ours"),
+    "g2p": Row(
+        "Spelling → phonemes, CMU dictionary", ("exact", "edits"), "77.9 % of words right, 5.2 % of phonemes wrong"
     ),
-    "scan": ("SCAN, simple split", ("exact",), "over 99 %"),
-    "scan-length": ("SCAN, length split", ("exact",), "0 to 20 %"),
-    "cogs": ("COGS, sentences → logical forms", ("exact",), "96 %"),
-    "shakespeare-10m": ("Shakespeare, letter by letter", ("loss",), "1.47 nats a letter, GPT of 10.65 M"),
+    "scan": Row("SCAN, simple split", EXACT, "over 99 %"),
+    "scan-length": Row("SCAN, length split", EXACT, "0 to 20 %", "scan"),
+    "cogs": Row("COGS, sentences → logical forms", EXACT, "96 %"),
+    "shakespeare-10m": Row("Shakespeare, letter by letter", ("loss",), "1.47 nats a letter, GPT of 10.65 M"),
+    "wikitext": Row("WikiText-2, word by word: GPT-2's blocks", ("loss", "perplexity")),
+    "wikitext-llama": Row("the same, Llama's blocks, as many parameters", ("loss", "perplexity")),
+    "wikitext-rnn": Row("the same, an LSTM, as many parameters", ("loss", "perplexity")),
+    "digits": Row("Handwritten digits, ViT", ACCURACY),
+    "sst2-scratch": Row("SST-2, a Transformer from nothing", ACCURACY, "80 to 84 %"),
+    "sst2-head": Row(f"{MINILM}, its head alone trained", ACCURACY, recipe="sst2"),
+    "sst2-lora": Row(f"{MINILM}, LoRA", ACCURACY, recipe="sst2"),
+    "sst2": Row(f"{MINILM}, all of it trained", ACCURACY, "92.7 %, BERT of 110 M"),
+    "summaries": Row("Package descriptions → one line, T5 from nothing", ROUGE),
+    "summaries-pretrained": Row("the same, T5 pretrained by span corruption", ROUGE, recipe="summaries"),
 }
 
 
@@ -61,7 +88,7 @@ def record(name: str, folder: Path, data: list[str], note: str) -> None:
     from glassformer.runs import examples_in
 
     run: Any = gf.load(folder)
-    recipe = name.removesuffix("-length")
+    recipe = ROWS[name].recipe or name
     shipped = flat(tomllib.loads(to_toml(read_recipe(find_recipe(recipe)))))
     own = flat(tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8")))
     changed = {key: value for key, value in own.items() if shipped.get(key) != value}
@@ -74,7 +101,7 @@ def record(name: str, folder: Path, data: list[str], note: str) -> None:
     facts = {
         "row": name,
         "recipe": recipe,
-        "changed": {key: value for key, value in changed.items() if not key.startswith("source.")},
+        "changed": {key: _anywhere(value) for key, value in changed.items() if not key.startswith("source.")},
         "seed": own["train.seed"],
         "steps": rows[-1]["step"],
         "seconds": max(row.get("elapsed", 0.0) for row in rows),
@@ -89,6 +116,11 @@ def record(name: str, folder: Path, data: list[str], note: str) -> None:
     path = RECORDS / f"{name}-{facts['seed']}.json"
     path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(path, json.dumps(facts["scores"]))
+
+
+def _anywhere(value: Any) -> Any:
+    """A value without the place of a folder on this machine: runs/NAME."""
+    return f"runs/{Path(value).name}" if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def _scores(found: Any) -> dict[str, Any]:
@@ -128,17 +160,17 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
     """A line for each row."""
     lines = ["| what | recipe | on the test set | elsewhere | trained in |", "| --- | --- | --- | --- | --- |"]
     for row, runs in found.items():
-        title, scores, known = ROWS[row]
+        here = ROWS[row]
         seconds = statistics.mean(each["seconds"] for each in runs)
-        scored = "; ".join(figure(score, runs) for score in scores)
+        scored = "; ".join(figure(score, runs) for score in here.scores)
         machine = f"{seconds:,.0f} s, {runs[0]['machine']}"
-        lines.append(f"| {title} | `{runs[0]['recipe']}` | {scored} | {known} | {machine} |")
+        lines.append(f"| {here.title} | `{runs[0]['recipe']}` | {scored} | {here.known} | {machine} |")
     return "\n".join(lines)
 
 
 def details(row: str, runs: list[dict[str, Any]]) -> str:
     """All that is known of a row."""
-    first, lines = runs[0], [f"## {ROWS[row][0]}", ""]
+    first, lines = runs[0], [f"## {ROWS[row].title}", ""]
     changes = "".join(
         f" --set {key}={json.dumps(value)}" for key, value in first["changed"].items() if key != "train.seed"
     )
@@ -149,7 +181,7 @@ def details(row: str, runs: list[dict[str, Any]]) -> str:
     lines += ["| set | seed | scores |", "| --- | --- | --- |"]
     for each in runs:
         for label in each["scores"]:
-            scored = "; ".join(figure(score, [each], label) for score in ROWS[row][1])
+            scored = "; ".join(figure(score, [each], label) for score in ROWS[row].scores)
             lines.append(f"| {label} | {each['seed']} | {scored} |")
     signatures = {
         value
