@@ -26,6 +26,7 @@ DOCUMENT, README = HERE.parent / "docs" / "results.md", HERE.parent / "README.md
 BEGIN, END = "<!-- results: made by `make results` -->", "<!-- end of results -->"
 SCORES = {  # how each is written
     "bleu": ("BLEU", 1.0, 1),
+    "bleu_of_tokens": ("BLEU of the text's own tokens", 1.0, 1),
     "chrf": ("chrF", 1.0, 1),
     "exact": ("exact match", 100.0, 2),
     "edits": ("edits per 100 symbols", 1.0, 2),
@@ -51,8 +52,8 @@ BLEU, EXACT, ACCURACY, ROUGE = ("bleu", "chrf"), ("exact",), ("accuracy",), ("ro
 MINILM = "SST-2, MiniLM"
 ROWS = {
     "multi30k": Row("Multi30k English → German, captions", BLEU, "41.0 BLEU, a Transformer of 2.6 M"),
-    "multi30k-raw": Row("the same, from raw text to raw text", BLEU, recipe="multi30k"),
-    "multi30k-rnn": Row("the same as the first, by an LSTM with attention", BLEU, "33 to 34 BLEU"),
+    "multi30k-raw": Row("Multi30k, from raw text to raw text", BLEU, recipe="multi30k"),
+    "multi30k-rnn": Row("Multi30k, by an LSTM with attention", BLEU, "33 to 34 BLEU"),
     "tatoeba": Row("Everyday English → German, Tatoeba", BLEU),
     "debian": Row("English → Italian, package descriptions", BLEU, "47.5 BLEU, a first try of ours"),
     "g2p": Row(
@@ -62,16 +63,18 @@ ROWS = {
     "scan-length": Row("SCAN, length split", EXACT, "0 to 20 %", "scan"),
     "cogs": Row("COGS, sentences → logical forms", EXACT, "96 %"),
     "shakespeare-10m": Row("Shakespeare, letter by letter", ("loss",), "1.47 nats a letter, GPT of 10.65 M"),
-    "wikitext": Row("WikiText-2, word by word: GPT-2's blocks", ("loss", "perplexity")),
-    "wikitext-llama": Row("the same, Llama's blocks, as many parameters", ("loss", "perplexity")),
-    "wikitext-rnn": Row("the same, an LSTM, as many parameters", ("loss", "perplexity")),
+    "wikitext": Row("WikiText-2, word by word, GPT-2's blocks", ("loss", "perplexity")),
+    "wikitext-llama": Row("WikiText-2, Llama's blocks, as many parameters", ("loss", "perplexity")),
+    "wikitext-rnn": Row("WikiText-2, an LSTM, as many parameters", ("loss", "perplexity")),
     "digits": Row("Handwritten digits, ViT", ACCURACY),
     "sst2-scratch": Row("SST-2, a Transformer from nothing", ACCURACY, "80 to 84 %"),
     "sst2-head": Row(f"{MINILM}, its head alone trained", ACCURACY, recipe="sst2"),
     "sst2-lora": Row(f"{MINILM}, LoRA", ACCURACY, recipe="sst2"),
     "sst2": Row(f"{MINILM}, all of it trained", ACCURACY, "92.7 %, BERT of 110 M"),
     "summaries": Row("Package descriptions → one line, T5 from nothing", ROUGE),
-    "summaries-pretrained": Row("the same, T5 pretrained by span corruption", ROUGE, recipe="summaries"),
+    "summaries-pretrained": Row(
+        "Package descriptions → one line, T5 pretrained by span corruption", ROUGE, recipe="summaries"
+    ),
 }
 
 
@@ -81,7 +84,7 @@ def flat(table: dict[str, Any]) -> dict[str, Any]:
     return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
 
 
-def record(name: str, folder: Path, data: list[str], note: str) -> None:
+def record(name: str, folder: Path, data: list[str], note: str, tokenised: bool = False, again: str = "") -> None:
     """Evaluate a run, and write down what is known of it."""
     import glassformer as gf
     from glassformer.recipe import find_recipe, read_recipe, to_toml
@@ -110,10 +113,10 @@ def record(name: str, folder: Path, data: list[str], note: str) -> None:
         "note": note,
         "parameters": total,
         "beyond_embeddings": total - sum(embedding.values()),
-        "scores": {label: _scores(run.evaluate(examples)) for label, examples in sets.items()},
+        "scores": {label: _scores(run.evaluate(examples), tokenised) for label, examples in sets.items()},
     }
     RECORDS.mkdir(exist_ok=True)
-    path = RECORDS / f"{name}-{facts['seed']}.json"
+    path = RECORDS / f"{name}-{facts['seed']}{again}.json"
     path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(path, json.dumps(facts["scores"]))
 
@@ -123,8 +126,17 @@ def _anywhere(value: Any) -> Any:
     return f"runs/{Path(value).name}" if isinstance(value, str) and Path(value).is_absolute() else value
 
 
-def _scores(found: Any) -> dict[str, Any]:
-    return {**found.facts(), "intervals": found.intervals}
+def _scores(found: Any, tokenised: bool) -> dict[str, Any]:
+    return {**found.facts(), **(_of_tokens(found) if tokenised else {}), "intervals": found.intervals}
+
+
+def _of_tokens(found: Any) -> dict[str, Any]:
+    """BLEU of texts that are tokenised already, as multi-bleu.perl counts it."""
+    from sacrebleu import metrics
+
+    metric = metrics.BLEU(tokenize="none")
+    score = metric.corpus_score(found.outputs, [[some[0] for some in found.references]]).score
+    return {"bleu_of_tokens": score, "bleu_of_tokens_signature": str(metric.get_signature())}
 
 
 def _embeddings(model: Any) -> Iterator[Any]:
@@ -149,7 +161,7 @@ def figure(score: str, runs: list[dict[str, Any]], label: str = "test") -> str:
     values = [factor * each["scores"][label][score] for each in runs]
     text = f"{name} **{statistics.mean(values):.{digits}f}**"
     if len(values) > 1:
-        return f"{text} ({min(values):.{digits}f} to {max(values):.{digits}f}, {len(values)} seeds)"
+        return f"{text} ({min(values):.{digits}f} to {max(values):.{digits}f}, {len(values)} runs)"
     interval = runs[0]["scores"][label].get("intervals", {}).get(score)
     return (
         text if interval is None else f"{text} [{factor * interval[0]:.{digits}f}, {factor * interval[1]:.{digits}f}]"
@@ -181,7 +193,8 @@ def details(row: str, runs: list[dict[str, Any]]) -> str:
     lines += ["| set | seed | scores |", "| --- | --- | --- |"]
     for each in runs:
         for label in each["scores"]:
-            scored = "; ".join(figure(score, [each], label) for score in ROWS[row].scores)
+            wanted = [score for score in SCORES if score in (*ROWS[row].scores, "bleu_of_tokens")]
+            scored = "; ".join(figure(score, [each], label) for score in wanted if score in each["scores"][label])
             lines.append(f"| {label} | {each['seed']} | {scored} |")
     signatures = {
         value
@@ -216,12 +229,14 @@ def main() -> None:
     recording.add_argument("row", choices=list(ROWS))
     recording.add_argument("run", type=Path)
     recording.add_argument("--data", action="append", default=[], metavar="LABEL=FILE", help="another test set")
+    recording.add_argument("--tokenised", action="store_true", help="BLEU of the text's own tokens, too")
+    recording.add_argument("--again", default="", help="for the file's name, where this seed has been recorded before")
     recording.add_argument("--note", default="", help="what else should be known")
     writing = verbs.add_parser("write", help="write the documents")
     writing.add_argument("--check", action="store_true", help="only compare")
     given = parser.parse_args()
     if given.verb == "record":
-        record(given.row, given.run, given.data, given.note)
+        record(given.row, given.run, given.data, given.note, given.tokenised, given.again)
         return
     wrong = [
         path for path, text in documents().items() if not path.exists() or path.read_text(encoding="utf-8") != text

@@ -36,7 +36,9 @@ def main() -> None:
     for name in ("phrases", "sentences", "folder"):
         parser.add_argument(name, type=Path)
     given = parser.parse_args()
-    lines = {each: gzip.decompress(each.read_bytes()).decode().splitlines() for each in (given.phrases, given.sentences)}
+    lines = {
+        each: gzip.decompress(each.read_bytes()).decode().splitlines() for each in (given.phrases, given.sentences)
+    }
     phrases = [tuple(line.split("\t")) for line in lines[given.phrases][1:]]
     sentences = [tuple(reversed(line.split(" ", 1))) for line in lines[given.sentences]]
     given.folder.mkdir(parents=True, exist_ok=True)
