@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import glassformer as gf
+from glassformer.cli.finishing import finish
 from glassformer.decoding import Sampler
 from glassformer.errors import ConfigurationError, InputError, RecipeError
 from glassformer.models import bert, gpt2
@@ -300,6 +301,16 @@ def test_a_document_of_one_token_has_no_span_to_cut_out(spans: Denoiser) -> None
     assert "<extra_id_0>" in spans.next_commands([ONE_TOKEN])[0]
     with pytest.raises(InputError, match="nothing to evaluate: no text of two tokens"):
         spans.evaluate([ONE_TOKEN])
+
+
+def test_training_ends_well_where_nothing_can_be_tested(
+    spans: Denoiser, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spans, "examples", lambda split: [ONE_TOKEN])
+    assert spans.path is not None
+    finish(spans, spans.path)
+    assert "It is not tested: there is nothing to evaluate: no text of two tokens" in "".join(capsys.readouterr())
+    assert "no text of two tokens" in (spans.path / "report.html").read_text(encoding="utf-8")
 
 
 def test_training_leaves_documents_of_one_token_out(tmp_path: Path) -> None:
