@@ -321,6 +321,17 @@ def test_training_leaves_documents_of_one_token_out(tmp_path: Path) -> None:
     assert isinstance(run, Denoiser)
 
 
+@pytest.mark.parametrize(("kind", "text"), [(MASKED, "ξψξψ"), (SPANS, "c"), (LANGUAGE, "c")])
+def test_training_goes_without_validation_where_nothing_can_be_predicted(kind: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "valid.txt").write_text(text)
+    source = {"valid": str(tmp_path / "valid.txt")}
+    small = {"steps": 2, "batch_tokens": 256, "device": "cpu", "validate_every": 1}
+    table = recipe(stories(tmp_path / "t.txt"), kind, data={"test": 0.0}, tokenizer={"kind": "character"}, train=small)
+    gf.train({**table, "source": {**table["source"], **source}}, tmp_path / "run")
+    validated = ["valid_loss" in line for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert any(validated) == (kind == LANGUAGE)
+
+
 def test_a_denoiser_fills_gaps_with_one_text_each(spans: Denoiser) -> None:
     texts = ["the big<extra_id_0> says moo", "the <extra_id_0> cow"]
     assert [(found.text, found.gaps) for found in spans.fill(texts)] == [(text, []) for text in spans.restore(texts)]

@@ -30,7 +30,8 @@ def test_words_that_count_as_names_are_replaced_where_each_stands_once() -> None
     source, target = with_other_name("He'll see Mary.", "Er wird Maria sehen.", 1.0, 1, words)
     first, second = source.removesuffix(".").split("'ll see ")
     assert target == f"{first} wird {second} sehen."
-    assert first.istitle() and second.istitle()
+    assert first.istitle()
+    assert second.istitle()
     for pair in (("He knows he can.", "Er weiß, er kann."), ("He comes.", "Sie kommt."), ("There", "Der")):
         assert with_other_name(*pair, 1.0, 1, words) == pair
 
