@@ -112,7 +112,7 @@ class TranslationTask(Task):
     )
     name_words: tuple[tuple[Word, Word], ...] = Field(
         (),
-        description="words of both sides that count as names where each stands once, such as [\"he\", \"er\"]",
+        description='words of both sides that count as names where each stands once, such as ["he", "er"]',
     )
     informal: Fraction = Field(
         0.0, description="fraction of the training pairs that lose the full stop of both sides, some also a capital"
