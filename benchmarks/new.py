@@ -1,6 +1,6 @@
 """What `glassformer new` writes, trained, beside the best that the sweep reaches in that time.
 
-    python benchmarks/suggest.py PAIRS.tsv --examples 2000,20000,150000 --minutes 20
+    python benchmarks/new.py PAIRS.tsv --examples 2000,20000,150000 --minutes 20
 
 For each number of examples the recipe is suggested for this machine, trained, and scored as the sweep scores
 (benchmarks/sweep.py: the same held-out pairs, greedily). Beside it stands the best that any size of the sweep reaches
