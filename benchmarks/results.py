@@ -16,6 +16,7 @@ import statistics
 import sys
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +26,55 @@ DOCUMENT, README = HERE.parent / "docs" / "results.md", HERE.parent / "README.md
 BEGIN, END = "<!-- results: made by `make results` -->", "<!-- end of results -->"
 SCORES = {  # how each is written
     "bleu": ("BLEU", 1.0, 1),
+    "bleu_of_tokens": ("BLEU of the text's own tokens", 1.0, 1),
     "chrf": ("chrF", 1.0, 1),
     "exact": ("exact match", 100.0, 2),
     "edits": ("edits per 100 symbols", 1.0, 2),
     "accuracy": ("accuracy", 100.0, 2),
     "loss": ("nats a token", 1.0, 3),
+    "perplexity": ("perplexity", 1.0, 1),
+    "rouge1": ("ROUGE-1", 1.0, 1),
+    "rougeL": ("ROUGE-L", 1.0, 1),
 }
-ROWS: dict[str, tuple[str, tuple[str, ...], str]] = {  # the row, its recipe and scores, and what is known
-    "multi30k": ("Multi30k English → German, captions", ("bleu", "chrf"), "41.0 BLEU, a Transformer of 2.6 M"),
-    "multi30k-rnn": ("the same, by an LSTM with attention", ("bleu", "chrf"), "33 to 34 BLEU"),
-    "tatoeba": ("Everyday English → German, Tatoeba", ("bleu", "chrf"), ""),
-    "debian": ("English → Italian, package descriptions", ("bleu", "chrf"), "47.5 BLEU, a first try of ours"),
-    "g2p": (
-        "Spelling → phonemes, CMU dictionary",
-        ("exact", "edits"),
-        "77.9 % of words right, 5.2 % of phonemes wrong",
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: what it is, its scores, what is known from elsewhere, and its recipe."""
+
+    title: str
+    scores: tuple[str, ...]
+    known: str = ""
+    recipe: str = ""  # missing: the row's own name
+
+
+BLEU, EXACT, ACCURACY, ROUGE = ("bleu", "chrf"), ("exact",), ("accuracy",), ("rouge1", "rougeL")
+MINILM = "SST-2, MiniLM"
+ROWS = {
+    "multi30k": Row("Multi30k English → German, captions", BLEU, "41.0 BLEU, a Transformer of 2.6 M"),
+    "multi30k-raw": Row("Multi30k, from raw text to raw text", BLEU, recipe="multi30k"),
+    "multi30k-rnn": Row("Multi30k, by an LSTM with attention", BLEU, "33 to 34 BLEU"),
+    "tatoeba": Row("Everyday English → German, Tatoeba", BLEU),
+    "debian": Row("English → Italian, package descriptions", BLEU, "47.5 BLEU, a first try of ours"),
+    "g2p": Row(
+        "Spelling → phonemes, CMU dictionary", ("exact", "edits"), "77.9 % of words right, 5.2 % of phonemes wrong"
     ),
-    "scan": ("SCAN, simple split", ("exact",), "over 99 %"),
-    "scan-length": ("SCAN, length split", ("exact",), "0 to 20 %"),
-    "cogs": ("COGS, sentences → logical forms", ("exact",), "96 %"),
-    "shakespeare-10m": ("Shakespeare, letter by letter", ("loss",), "1.47 nats a letter, GPT of 10.65 M"),
+    "scan": Row("SCAN, simple split", EXACT, "over 99 %"),
+    "scan-length": Row("SCAN, length split", EXACT, "0 to 20 %", "scan"),
+    "cogs": Row("COGS, sentences → logical forms", EXACT, "96 %"),
+    "shakespeare-10m": Row("Shakespeare, letter by letter", ("loss",), "1.47 nats a letter, GPT of 10.65 M"),
+    "wikitext": Row("WikiText-2, word by word, GPT-2's blocks", ("loss", "perplexity")),
+    "wikitext-llama": Row("WikiText-2, Llama's blocks, as many parameters", ("loss", "perplexity")),
+    "wikitext-rnn": Row("WikiText-2, an LSTM, as many parameters", ("loss", "perplexity")),
+    "digits": Row("Handwritten digits, ViT", ACCURACY),
+    "sst2-scratch": Row("SST-2, a Transformer from nothing", ACCURACY, "80 to 84 %"),
+    "sst2-head": Row(f"{MINILM}, its head alone trained", ACCURACY, recipe="sst2"),
+    "sst2-lora": Row(f"{MINILM}, LoRA", ACCURACY, recipe="sst2"),
+    "sst2": Row(f"{MINILM}, all of it trained", ACCURACY, "92.7 %, BERT of 110 M"),
+    "summaries": Row("Package descriptions → one line, T5 from nothing", ROUGE),
+    "summaries-pretrained": Row(
+        "Package descriptions → one line, T5 pretrained by span corruption", ROUGE, recipe="summaries"
+    ),
 }
 
 
@@ -54,14 +84,14 @@ def flat(table: dict[str, Any]) -> dict[str, Any]:
     return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
 
 
-def record(name: str, folder: Path, data: list[str], note: str) -> None:
+def record(name: str, folder: Path, data: list[str], note: str, tokenised: bool = False, again: str = "") -> None:
     """Evaluate a run, and write down what is known of it."""
     import glassformer as gf
     from glassformer.recipe import find_recipe, read_recipe, to_toml
     from glassformer.runs import examples_in
 
     run: Any = gf.load(folder)
-    recipe = name.removesuffix("-length")
+    recipe = ROWS[name].recipe or name
     shipped = flat(tomllib.loads(to_toml(read_recipe(find_recipe(recipe)))))
     own = flat(tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8")))
     changed = {key: value for key, value in own.items() if shipped.get(key) != value}
@@ -74,7 +104,7 @@ def record(name: str, folder: Path, data: list[str], note: str) -> None:
     facts = {
         "row": name,
         "recipe": recipe,
-        "changed": {key: value for key, value in changed.items() if not key.startswith("source.")},
+        "changed": {key: _anywhere(value) for key, value in changed.items() if not key.startswith("source.")},
         "seed": own["train.seed"],
         "steps": rows[-1]["step"],
         "seconds": max(row.get("elapsed", 0.0) for row in rows),
@@ -83,16 +113,30 @@ def record(name: str, folder: Path, data: list[str], note: str) -> None:
         "note": note,
         "parameters": total,
         "beyond_embeddings": total - sum(embedding.values()),
-        "scores": {label: _scores(run.evaluate(examples)) for label, examples in sets.items()},
+        "scores": {label: _scores(run.evaluate(examples), tokenised) for label, examples in sets.items()},
     }
     RECORDS.mkdir(exist_ok=True)
-    path = RECORDS / f"{name}-{facts['seed']}.json"
+    path = RECORDS / f"{name}-{facts['seed']}{again}.json"
     path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(path, json.dumps(facts["scores"]))
 
 
-def _scores(found: Any) -> dict[str, Any]:
-    return {**found.facts(), "intervals": found.intervals}
+def _anywhere(value: Any) -> Any:
+    """A value without the place of a folder on this machine: runs/NAME."""
+    return f"runs/{Path(value).name}" if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+def _scores(found: Any, tokenised: bool) -> dict[str, Any]:
+    return {**found.facts(), **(_of_tokens(found) if tokenised else {}), "intervals": found.intervals}
+
+
+def _of_tokens(found: Any) -> dict[str, Any]:
+    """BLEU of texts that are tokenised already, as multi-bleu.perl counts it."""
+    from sacrebleu import metrics
+
+    metric = metrics.BLEU(tokenize="none")
+    score = metric.corpus_score(found.outputs, [[some[0] for some in found.references]]).score
+    return {"bleu_of_tokens": score, "bleu_of_tokens_signature": str(metric.get_signature())}
 
 
 def _embeddings(model: Any) -> Iterator[Any]:
@@ -117,7 +161,7 @@ def figure(score: str, runs: list[dict[str, Any]], label: str = "test") -> str:
     values = [factor * each["scores"][label][score] for each in runs]
     text = f"{name} **{statistics.mean(values):.{digits}f}**"
     if len(values) > 1:
-        return f"{text} ({min(values):.{digits}f} to {max(values):.{digits}f}, {len(values)} seeds)"
+        return f"{text} ({min(values):.{digits}f} to {max(values):.{digits}f}, {len(values)} runs)"
     interval = runs[0]["scores"][label].get("intervals", {}).get(score)
     return (
         text if interval is None else f"{text} [{factor * interval[0]:.{digits}f}, {factor * interval[1]:.{digits}f}]"
@@ -128,17 +172,17 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
     """A line for each row."""
     lines = ["| what | recipe | on the test set | elsewhere | trained in |", "| --- | --- | --- | --- | --- |"]
     for row, runs in found.items():
-        title, scores, known = ROWS[row]
+        here = ROWS[row]
         seconds = statistics.mean(each["seconds"] for each in runs)
-        scored = "; ".join(figure(score, runs) for score in scores)
+        scored = "; ".join(figure(score, runs) for score in here.scores)
         machine = f"{seconds:,.0f} s, {runs[0]['machine']}"
-        lines.append(f"| {title} | `{runs[0]['recipe']}` | {scored} | {known} | {machine} |")
+        lines.append(f"| {here.title} | `{runs[0]['recipe']}` | {scored} | {here.known} | {machine} |")
     return "\n".join(lines)
 
 
 def details(row: str, runs: list[dict[str, Any]]) -> str:
     """All that is known of a row."""
-    first, lines = runs[0], [f"## {ROWS[row][0]}", ""]
+    first, lines = runs[0], [f"## {ROWS[row].title}", ""]
     changes = "".join(
         f" --set {key}={json.dumps(value)}" for key, value in first["changed"].items() if key != "train.seed"
     )
@@ -149,7 +193,8 @@ def details(row: str, runs: list[dict[str, Any]]) -> str:
     lines += ["| set | seed | scores |", "| --- | --- | --- |"]
     for each in runs:
         for label in each["scores"]:
-            scored = "; ".join(figure(score, [each], label) for score in ROWS[row][1])
+            wanted = [score for score in SCORES if score in (*ROWS[row].scores, "bleu_of_tokens")]
+            scored = "; ".join(figure(score, [each], label) for score in wanted if score in each["scores"][label])
             lines.append(f"| {label} | {each['seed']} | {scored} |")
     signatures = {
         value
@@ -184,12 +229,14 @@ def main() -> None:
     recording.add_argument("row", choices=list(ROWS))
     recording.add_argument("run", type=Path)
     recording.add_argument("--data", action="append", default=[], metavar="LABEL=FILE", help="another test set")
+    recording.add_argument("--tokenised", action="store_true", help="BLEU of the text's own tokens, too")
+    recording.add_argument("--again", default="", help="for the file's name, where this seed has been recorded before")
     recording.add_argument("--note", default="", help="what else should be known")
     writing = verbs.add_parser("write", help="write the documents")
     writing.add_argument("--check", action="store_true", help="only compare")
     given = parser.parse_args()
     if given.verb == "record":
-        record(given.row, given.run, given.data, given.note)
+        record(given.row, given.run, given.data, given.note, given.tokenised, given.again)
         return
     wrong = [
         path for path, text in documents().items() if not path.exists() or path.read_text(encoding="utf-8") != text

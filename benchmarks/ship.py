@@ -14,8 +14,7 @@ import hashlib
 import json
 import random
 import re
-import time
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ Theodora Tobias Uchenna Ulrike Valentina Vikram Wanjiru Wolfram Xiomara Yannick 
 Kowalski Nguyen Okonkwo Petrov Schwarzkopf Takahashi Vandenberg Whitfield Yamamoto Zimmerling
 """,
 )
+LENGTHS = [(1, 4), (5, 7), (8, 10), (11, 15), (16, 10**6)]  # words of a source
 FRAMES = [  # none of them is in the corpus with these names
     "{} is my best friend.",
     "I met {} yesterday.",
@@ -122,21 +122,25 @@ def loops(text: str, times: int = 6) -> bool:
     )
 
 
-def scores(run: Any, examples: Sequence[Any]) -> dict[str, Any]:
-    """The scores of a run, and how long the translation took."""
-    begin = time.perf_counter()
-    facts = run.evaluate(examples).facts()
-    return {**facts, "seconds": round(time.perf_counter() - begin, 1)}
+def by_length(found: Any) -> dict[str, Any]:
+    """The scores of an evaluation for sources of so many words."""
+    scored: dict[str, Any] = {}
+    for least, most in LENGTHS:
+        rows = [row for row, source in enumerate(found.sources) if least <= len(source.split()) <= most]
+        columns = {name: [getattr(found, name)[row] for row in rows] for name in ("sources", "outputs", "references")}
+        pairs = sum(len(each) for each in columns["references"])
+        if rows:
+            part = replace(found, **columns, pairs=pairs, losses=found.losses[:, rows])
+            scored[f"{least} to {most}"] = part.facts()
+    return scored
 
 
 def measured(run: Any, original: Any, folder: Path) -> dict[str, Any]:
     """What the card says of a shipped run; `original` is the same with the weights as they were trained."""
     examples = original.examples("test")
-    found: dict[str, Any] = {"test": scores(run, examples), "before_rounding": scores(original, examples)}
-    lengths = [(1, 4), (5, 7), (8, 10), (11, 15), (16, 10**6)]
-    for least, most in lengths:
-        some = [each for each in examples if least <= len(each.source.split()) <= most]
-        found.setdefault("by_length", {})[f"{least} to {most}"] = scores(run, some) if some else None
+    shipped = run.evaluate(examples)
+    found: dict[str, Any] = {"test": shipped.facts(), "before_rounding": original.evaluate(examples).facts()}
+    found["by_length"] = by_length(shipped)
     framed = [(name, frame.format(name)) for name in NAMES for frame in FRAMES]
     outputs = run.translate([text for _, text in framed])
     wrong = [(text, each.text) for (name, text), each in zip(framed, outputs, strict=True) if name not in each.text]
@@ -149,7 +153,7 @@ def measured(run: Any, original: Any, folder: Path) -> dict[str, Any]:
     found["odd"] |= {"empty_count": len(empty), "looping_count": len(looping)}
     pairs = [line.split("\t") for line in (folder / "check.tsv").read_text(encoding="utf-8").splitlines()]
     kind = original.task.Example
-    found["check"] = scores(run, [kind(source, target) for source, target in pairs])
+    found["check"] = run.evaluate([kind(source, target) for source, target in pairs]).facts()
     return found
 
 
@@ -169,7 +173,6 @@ def card(facts: dict[str, Any], template: str) -> str:
     lengths = [
         "| {} | {pairs:,} | {bleu:.1f} | {chrf:.1f} |".format(length.replace(f" to {10**6}", " and more"), **each)
         for length, each in facts["by_length"].items()
-        if each
     ]
     samples = [f"| {each['source']} | {each['output']} | {each['reference']} |" for each in facts["examples"]]
     return template.format(**facts | {"lengths": "\n".join(lengths), "samples": "\n".join(samples)})

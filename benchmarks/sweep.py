@@ -23,7 +23,7 @@ import glassformer as gf
 from glassformer.recipe import make_recipe
 from glassformer.suggest import sizes
 from glassformer.suggest.recognising import recognise
-from glassformer.suggest.suggesting import batch_tokens, start
+from glassformer.suggest.suggesting import ON_CPU, batch_tokens, start
 from glassformer.writing import write_text
 
 HELD_OUT = 500  # sources
@@ -48,7 +48,7 @@ def trained(path: Path, size: str, examples: int, tokens: int, dropout: float, f
     train, test = drawn(path, examples, folder)
     found = recognise([train], "translation")
     table: dict[str, Any] = start(found, examples, 1.0)
-    batch = batch_tokens(tokens)
+    batch = batch_tokens(tokens, ON_CPU)  # as on a laptop, whatever trains here
     steps = max(1, tokens // batch // 2)  # both sides of the pairs are counted
     table["source"]["test"] = str(test)
     table["decode"] = {"beam": 1, "max_length": 60}  # which is fast, and ranks sizes alike

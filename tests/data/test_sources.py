@@ -86,6 +86,13 @@ def test_aligned_files_of_different_length_are_an_error_with_both_counts(left: i
         pairs_of({"kind": "aligned", "train": ["en", "de"]}, tmp_path)
 
 
+def test_lines_beyond_the_end_of_the_other_file_are_not_counted_for_ever(tmp_path: Path) -> None:
+    write(tmp_path / "en", "a\n" * 3)
+    write(tmp_path / "de", "\n" * 200_000)
+    with pytest.raises(DataError, match="en has 3 lines but de has many more"):
+        pairs_of({"kind": "aligned", "train": ["en", "de"]}, tmp_path)
+
+
 def test_objects(tmp_path: Path) -> None:
     write(tmp_path / "t", "".join(json.dumps({"en": {"text": a}, "x.y": b}) + "\n" for a, b in PAIRS))
     assert pairs_of({"kind": "jsonl", "train": "t", "fields": ["en.text", "x.y"]}, tmp_path)[0] == PAIRS

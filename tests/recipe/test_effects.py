@@ -154,6 +154,7 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {  # what some keys need to have 
     "train.save_every": {"train": {"validate_every": 9}},  # else each validation saves the best
     "train.keep": {"train": {"validate_every": 9}},
     "data.long": {"data": {"max_tokens": 6}},
+    "task.name_words": {"task": {"swap_names": 0.9}},
     "data.views": {"tokenizer": {"dropout": 0.5}},
     "decode.top_k": {"decode": {"temperature": 1.0}},
     "decode.top_p": {"decode": {"temperature": 1.0}},
@@ -172,6 +173,7 @@ OTHER: dict[str, Any] = {
     "decode.batch": 1, "decode.length_penalty": -3.0, "decode.max_length": 2, "decode.beam": 1,
     "decode.temperature": 1.0, "decode.top_k": 1, "decode.top_p": 0.01, "decode.min_p": 1.0, "decode.min_length": 3,
     "decode.repetition_penalty": 9.0, "decode.no_repeat_ngram": 1, "tokenizer.dropout": 0.9,
+    "task.name_words": (("the", "a"),),
 }  # fmt: skip
 # What no result shows, and where a test holds what it does instead.
 ELSEWHERE = {

@@ -31,7 +31,8 @@ def test_scores_are_interpolated_on_a_logarithmic_scale() -> None:
     points = [(1.0, 10.0), (100.0, 30.0), (10_000.0, 40.0)]
     assert interpolated(10, points) == pytest.approx(20)
     assert interpolated(1_000, points) == pytest.approx(35)
-    assert interpolated(0.1, points) == 10
+    assert interpolated(0.5, points) == pytest.approx(10 - 20 * 0.150515, abs=1e-4)  # log100 2 below the first
+    assert interpolated(1e-9, points) == 0
     assert interpolated(1e9, points) == 40
     assert interpolated(7, [(5.0, 3.0)]) == 3
 

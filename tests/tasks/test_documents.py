@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import glassformer as gf
+from glassformer.cli.finishing import finish
 from glassformer.decoding import Sampler
 from glassformer.errors import ConfigurationError, InputError, RecipeError
 from glassformer.models import bert, gpt2
@@ -308,12 +309,33 @@ def test_a_document_of_one_token_has_no_span_to_cut_out(spans: Denoiser) -> None
         spans.evaluate([ONE_TOKEN])
 
 
+def test_training_ends_well_where_nothing_can_be_tested(
+    spans: Denoiser, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(spans, "examples", lambda split: [ONE_TOKEN])
+    assert spans.path is not None
+    finish(spans, spans.path)
+    assert "It is not tested: there is nothing to evaluate: no text of two tokens" in "".join(capsys.readouterr())
+    assert "no text of two tokens" in (spans.path / "report.html").read_text(encoding="utf-8")
+
+
 def test_training_leaves_documents_of_one_token_out(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("\n\n".join(f"cow{i}" for i in range(40)) + "\n\nthe cow says moo" * 2)
     table = recipe(tmp_path / "t.txt", SPANS, data={"valid": 0.0, "test": 0.0, "duplicates": "keep"})
     run = gf.train({**table, "train": {"steps": 2, "batch_tokens": 256, "device": "cpu"}}, tmp_path / "run")
     assert json.loads((tmp_path / "run" / "data.json").read_text())["kept"]["train"] == 2
     assert isinstance(run, Denoiser)
+
+
+@pytest.mark.parametrize(("kind", "text"), [(MASKED, "ξψξψ"), (SPANS, "c"), (LANGUAGE, "c")])
+def test_training_goes_without_validation_where_nothing_can_be_predicted(kind: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / "valid.txt").write_text(text)
+    source = {"valid": str(tmp_path / "valid.txt")}
+    small = {"steps": 2, "batch_tokens": 256, "device": "cpu", "validate_every": 1}
+    table = recipe(stories(tmp_path / "t.txt"), kind, data={"test": 0.0}, tokenizer={"kind": "character"}, train=small)
+    gf.train({**table, "source": {**table["source"], **source}}, tmp_path / "run")
+    validated = ["valid_loss" in line for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert any(validated) == (kind == LANGUAGE)
 
 
 def test_a_denoiser_fills_gaps_with_one_text_each(spans: Denoiser) -> None:

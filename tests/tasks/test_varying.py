@@ -25,6 +25,17 @@ def test_each_name_becomes_the_same_new_one_on_both_sides(seed: int) -> None:
     assert all(name.istitle() and name.isalpha() for name in (first, second, city))
 
 
+def test_words_that_count_as_names_are_replaced_where_each_stands_once() -> None:
+    words = [("he", "er"), ("Mary", "Maria")]
+    source, target = with_other_name("He'll see Mary.", "Er wird Maria sehen.", 1.0, 1, words)
+    first, second = source.removesuffix(".").split("'ll see ")
+    assert target == f"{first} wird {second} sehen."
+    assert first.istitle()
+    assert second.istitle()
+    for pair in (("He knows he can.", "Er weiß, er kann."), ("He comes.", "Sie kommt."), ("There", "Der")):
+        assert with_other_name(*pair, 1.0, 1, words) == pair
+
+
 def test_the_probability_decides_how_many_pairs_change() -> None:
     changed = sum(with_other_name(*PAIR, probability=0.3, seed=seed) != PAIR for seed in range(2_000))
     assert 500 < changed < 700

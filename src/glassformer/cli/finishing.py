@@ -24,12 +24,11 @@ def finish(run: Any, folder: Path) -> None:
     """Show what a run has learned."""
     save(loss_figure(read_metrics(folder), run.recipe.title), folder / "loss.png")
     try:
-        kept = run.examples("test")
-    except InputError as error:  # no examples were kept for a test
+        tested = try_on(run.examples("test"), run, bar)
+    except InputError as error:  # no examples were kept for a test, or none that can be scored
         _write(report_of(run, folder, missing=str(error)))
-        say(f"\nThe run is in {folder}, the picture of its loss is {folder / 'loss.png'}.")
+        say(f"\nIt is not tested: {error}\nThe run is in {folder}, the picture of its loss is {folder / 'loss.png'}.")
         return
-    tested = try_on(kept, run, bar)
     examples, found = tested.examples, tested.found
     for line in ["", *run.shown(examples, found), "", tested.sentence, *found.lines()]:
         say(line)

@@ -46,10 +46,9 @@ class Corpus:
     checksums: dict[str, list[int]]  # of its files
 
     def held_out(self, split: str) -> list[Any]:
-        """The examples of valid or test; without those that have a label which is not in training."""
-        task, labels = self.recipe.task, {*self.assets.labels}
-        found = read_examples(self.folder / f"{split}.jsonl", task.Example)
-        return [example for example in found if labels.issuperset(task.labels_of(example))]
+        """The examples of valid or test that can be scored."""
+        task = self.recipe.task
+        return task.scorable(read_examples(self.folder / f"{split}.jsonl", task.Example), self.assets)
 
     @property
     def sample(self) -> Path | None:

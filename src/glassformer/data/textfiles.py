@@ -24,7 +24,7 @@ from glassformer.files import check_file
 
 LONGEST = 1 << 20  # characters in a text: a tokenizer needs some 150 bytes of memory for each
 PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}  # by the first bytes of a file
-UNPACKED, LEAST_UNPACKED = 100, 1 << 26  # how many times its size an archive may unpack to, or how many bytes
+UNPACKED, LEAST_UNPACKED = 100, 1 << 24  # how many times its size an archive may unpack to, or how many bytes
 SAMPLE = 4096  # bytes by which an encoding is recognised
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
 MARKS = {  # the byte order marks that some programs write at the start of a file; the longer ones first

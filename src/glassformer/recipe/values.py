@@ -15,6 +15,7 @@ Switch = Annotated[bool, Strict()]
 Fraction = Annotated[Number, Field(ge=0, lt=1)]
 Count = Annotated[Whole, Field(ge=1, lt=2**31)]
 Place = Annotated[Whole, Field(ge=0, lt=2**31)]
+Word = Annotated[str, Field(pattern=r"^\w+$")]
 Seed = Annotated[Whole, Field(ge=0, lt=2**63)]
 
 

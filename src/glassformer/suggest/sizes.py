@@ -1,7 +1,8 @@
 """Sizes of models, and which of them gets furthest: looked up in the trainings of `benchmarks/sweep.py`.
 
 The sweep trained every size on corpora of several numbers of examples, for several numbers of tokens, with several
-rates of dropout. Between these numbers the scores are interpolated on logarithmic scales; beyond them they stay.
+rates of dropout. Between these numbers the scores are interpolated on logarithmic scales; below them the same line goes
+on, down to 0; above them the scores stay.
 """
 
 from __future__ import annotations
@@ -63,20 +64,22 @@ def dropout(size: str, examples: int, tokens: float) -> float:
 
 
 def known() -> list[str]:
-    """The sizes that the sweep has tried, smallest first."""
-    tried = {each.size for each in sweep()}
-    return [size for size in SIZES if size in tried]
+    """The sizes that the sweep has tried with every number of examples, smallest first."""
+    corpora = {each.examples for each in sweep()}
+    return [size for size in SIZES if {each.examples for each in sweep() if each.size == size} == corpora]
 
 
 def interpolated(value: float, points: Sequence[tuple[float, float]]) -> float:
-    """The height at a value between points (position, height), on a logarithmic scale of positions."""
-    places = [place for place, _ in points]
-    after = bisect_right(places, value)
-    if after in (0, len(points)):
-        return points[min(after, len(points) - 1)][1]
+    """The height at a value between points (position, height), on a logarithmic scale of positions.
+
+    Before the first point the line of the first two goes on, but not below 0; after the last it is level.
+    """
+    after = max(1, bisect_right([place for place, _ in points], value))
+    if after == len(points):
+        return points[-1][1]
     (left, low), (right, high) = points[after - 1 : after + 1]
     part = math.log(value / left) / math.log(right / left)
-    return low + part * (high - low)
+    return max(0.0, low + part * (high - low))
 
 
 @cache

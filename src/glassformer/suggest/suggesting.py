@@ -162,9 +162,9 @@ def vocabulary(words: float) -> int:
     return rounded(min(max(TOKENS * (max(words, 1) / WORDS) ** GROWTH, least), most))
 
 
-def batch_tokens(tokens: int) -> int:
+def batch_tokens(tokens: int, limits: tuple[int, int] | None = None) -> int:
     """The size of batches for a training on so many tokens: at least so many steps, rather than large batches."""
-    least, most = _batches()
+    least, most = limits or _batches()
     return rounded(min(max(tokens // STEPS, least), most))
 
 

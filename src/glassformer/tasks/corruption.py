@@ -191,6 +191,10 @@ class CorruptionTask(DocumentTask):
     def add_special_tokens(self, tokenizer: Tokenizer) -> None:
         tokenizer.add_sentinels()
 
+    def predicts(self, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
+        """One token is cut out, another is left."""
+        return len(ids) >= self.least
+
     def corruption(self, tokenizer: Tokenizer) -> Corrupt:
         """What makes source and target of a text, by a tokenizer's sentinels and the end that it puts after a text."""
         sentinels, closing = tokenizer.sentinels, tokenizer.framed("")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from glassformer.data import Columns, Corpus, Document, Rows
+from glassformer.data import Assets, Columns, Corpus, Document, Rows
 from glassformer.data.batches import Collator
 from glassformer.evaluation import perplexity
 from glassformer.evaluation.bootstrap import Statistic, ratio
@@ -70,6 +70,15 @@ class DocumentTask(Task):
     def identity(self, example: Document) -> bytes:
         """The text, with an empty target."""
         return f"{example.text}\0".encode()
+
+    def scorable(self, examples: Sequence[Any], assets: Assets) -> list[Any]:
+        """All documents, if one of them has a token to predict; else none."""
+        encoded = assets.tokenizers[0].encode_batch([example[0] for example in examples])
+        return [*examples] if any(self.predicts(ids, assets.tokenizers[0]) for ids in encoded) else []
+
+    def predicts(self, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
+        """Whether there is something to predict in a text of these tokens."""
+        return bool(ids)
 
     def collate(self, rows: Rows, tokenizer: Tokenizer) -> Collator[Any]:
         """What makes batches of any rows."""

@@ -210,6 +210,10 @@ class MaskedTask(DocumentTask):
         """Documents in pieces within the limit, each with a start and an end."""
         return DocumentEncoder(context.tokenizer, context.max_tokens, framed=True)
 
+    def predicts(self, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
+        """Special tokens, such as the unknown, are never hidden."""
+        return not tokenizer.special.issuperset(ids)
+
     def collate(self, rows: Rows, tokenizer: Tokenizer) -> MaskCollator:
         return MaskCollator(rows, tokenizer, self.mask_ratio)
 

@@ -128,6 +128,11 @@ class Task(Section):
         """What makes two examples duplicates."""
         return "\0".join(texts_in(example)).encode()
 
+    def scorable(self, examples: Sequence[Any], assets: Assets) -> list[Any]:
+        """The held-out examples that can be scored: those whose labels are all known from training."""
+        known = {*assets.labels}
+        return [example for example in examples if known.issuperset(self.labels_of(example))]
+
     def labels_of(self, example: Any) -> Iterable[str]:
         """The labels of an example, if it has any."""
         return (example.label,) if hasattr(example, "label") else ()

@@ -20,6 +20,7 @@ from glassformer.recipe.values import Place, Switch
 
 PACKED = ("", ".gz", ".xz")
 LOOKED_AT, MOSTLY = 1_000, 0.9  # lines of a file, to see what it is; and how many of them must be like a table's
+MORE_LINES = 100_000  # that a file may have than the other before nobody counts them
 LABELLED = 10  # times that each value of a column occurs, if its values are labels
 COLUMN_NAMES = {
     *("source", "target", "src", "tgt", "trg", "input", "output", "text", "texts", "label", "labels", "class", "tag"),
@@ -83,12 +84,15 @@ class AlignedSource(FileSource):
         for pair in zip_longest(*(lines(base / name, report) for name in names)):
             counts = [count + (line is not None) for count, line in zip(counts, pair, strict=True)]
             if None in pair:
-                continue  # to the end, to count both
+                if abs(counts[0] - counts[1]) > MORE_LINES:
+                    break
+                continue  # to count both
             places = [f"{name}:{counts[0]}" for name in names]
             if all(counted(line, place, report) is not None for line, place in zip(pair, places, strict=True)):
                 yield Columns(tuple(map(str, pair))), places[0]
         if counts[0] != counts[1]:
-            many = f"{names[0]} has {counts[0]:,} lines but {names[1]} has {counts[1]:,}"
+            shown = [f"{count:,}" if count <= min(counts) + MORE_LINES else "many more" for count in counts]
+            many = f"{names[0]} has {shown[0]} lines but {names[1]} has {shown[1]}"
             raise DataError(f"{many}: they are not aligned")
 
 

@@ -22,7 +22,7 @@ from glassformer.data.encoding import PairEncoder
 from glassformer.evaluation import check_rouge
 from glassformer.models import EncoderDecoder
 from glassformer.recipe import Data, Recipe
-from glassformer.recipe.values import Fraction
+from glassformer.recipe.values import Fraction, Word
 from glassformer.tasks.gathering import gathered
 from glassformer.tasks.losses import consistent_loss, sequence_loss
 from glassformer.tasks.protocol import Learner, Loss, Tensors
@@ -110,6 +110,10 @@ class TranslationTask(Task):
     swap_names: Fraction = Field(
         0.0, description="fraction of the training pairs with a name on both sides that get an invented name instead"
     )
+    name_words: tuple[tuple[Word, Word], ...] = Field(
+        (),
+        description='words of both sides that count as names where each stands once, such as ["he", "er"]',
+    )
     informal: Fraction = Field(
         0.0, description="fraction of the training pairs that lose the full stop of both sides, some also a capital"
     )
@@ -132,8 +136,10 @@ class TranslationTask(Task):
     Run: ClassVar[type[Run]] = Translator
 
     def check(self, recipe: Recipe) -> None:
-        """ROUGE needs its library."""
+        """ROUGE needs its library; words count as names only where names are changed."""
         super().check(recipe)
+        if self.name_words and not self.swap_names:
+            raise ValueError("task.name_words has no effect: it needs task.swap_names above 0")
         if recipe.train.watch.startswith("rouge"):
             check_rouge()
 
@@ -161,7 +167,7 @@ class TranslationTask(Task):
         """With an invented name, or as people type."""
         pair: tuple[str, str] = example
         if self.swap_names:
-            pair = with_other_name(*pair, self.swap_names, view)
+            pair = with_other_name(*pair, self.swap_names, view, self.name_words)
         return TextPair(*as_typed(*pair, self.informal, view) if self.informal else pair)
 
     def length(self, recipe: Recipe) -> int:

@@ -4,12 +4,14 @@ Invented names: a corpus that knows two names teaches these two; with invented o
 copied. Informal texts: where every sentence has a capital and a full stop, a model is lost without them.
 
     Tom is at home. → Tom ist zu Hause.        Velandra is at home. → Velandra ist zu Hause.
+    Is he at home? → Ist er zu Hause?          Is Orven at home? → Ist Orven zu Hause?
     It is late. → Es ist spät.                 it is late → Es ist spät
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from random import Random
 
 WORD = re.compile(r"\b[^\W\d_]{3,}\b")
@@ -26,16 +28,22 @@ CODAS = ["", "", "", *"lmnrs"], RARE_CODAS.split()
 RARE, FIRST_VOWEL = 0.2, 0.2  # of the parts are rare; of the names begin with a vowel
 
 
-def with_other_name(source: str, target: str, probability: float, seed: int) -> tuple[str, str]:
+def with_other_name(
+    source: str, target: str, probability: float, seed: int, words: Sequence[tuple[str, str]] = ()
+) -> tuple[str, str]:
     """The pair with an invented name, with some probability, if it has a name on both sides.
 
-    What is drawn depends on the source, the target and the seed only.
+    What is drawn depends on the source, the target and the seed only. `words` are (source, target) pairs of words that
+    count as names, such as he and er, Mary and Maria.
     """
     rng = Random(f"{seed} {source}\t{target}")
-    names = [] if rng.random() >= probability else shared_names(source, target)
-    for name in names:
-        other, pattern = invented(rng), re.compile(rf"\b{name}\b")
-        source, target = pattern.sub(other, source), pattern.sub(other, target)
+    if rng.random() >= probability:
+        return source, target
+    for word, translated in [*((name, name) for name in shared_names(source, target)), *words]:
+        ours, theirs = _anywhere(word), _anywhere(translated)
+        if word == translated or len(ours.findall(source)) == len(theirs.findall(target)) == 1:
+            other = invented(rng)
+            source, target = ours.sub(other, source), theirs.sub(other, target)
     return source, target
 
 
@@ -52,6 +60,12 @@ def shared_names(source: str, target: str) -> list[str]:
     """The words that begin with a capital and are the same on both sides."""
     found = dict.fromkeys(WORD.findall(target))
     return [word for word in dict.fromkeys(WORD.findall(source)) if word in found and word.istitle()]
+
+
+def _anywhere(word: str) -> re.Pattern[str]:
+    """A word of its own; what is written small may begin a sentence."""
+    first = f"[{word[0]}{word[0].upper()}]" if word[0].islower() else re.escape(word[0])
+    return re.compile(rf"\b{first}{re.escape(word[1:])}\b")
 
 
 def invented(rng: Random) -> str:
