@@ -132,9 +132,9 @@ def _scores(found: Any, tokenised: bool) -> dict[str, Any]:
 
 def _of_tokens(found: Any) -> dict[str, Any]:
     """BLEU of texts that are tokenised already, as multi-bleu.perl counts it."""
-    from sacrebleu import metrics
+    from sacrebleu.metrics.bleu import BLEU as Metric  # noqa: N811
 
-    metric = metrics.BLEU(tokenize="none")
+    metric = Metric(tokenize="none")
     score = metric.corpus_score(found.outputs, [[some[0] for some in found.references]]).score
     return {"bleu_of_tokens": score, "bleu_of_tokens_signature": str(metric.get_signature())}
 

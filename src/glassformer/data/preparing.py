@@ -48,7 +48,8 @@ class Corpus:
     def held_out(self, split: str) -> list[Any]:
         """The examples of valid or test that can be scored."""
         task = self.recipe.task
-        return task.scorable(read_examples(self.folder / f"{split}.jsonl", task.Example), self.assets)
+        found: list[Any] = task.scorable(read_examples(self.folder / f"{split}.jsonl", task.Example), self.assets)
+        return found
 
     @property
     def sample(self) -> Path | None:
