@@ -156,6 +156,7 @@ class ClassificationTask(Task):
         "decode.*": "nothing is written",
     }
     framed: ClassVar[bool] = True
+    least: ClassVar[int] = 3  # start, a token, end
     keeps_sample: ClassVar[bool] = True
     Example: ClassVar[type[Labelled]] = Labelled
     loss: ClassVar[Loss] = staticmethod(classification_loss)
