@@ -96,14 +96,10 @@ class Train(Section):
     precision: Literal["float32", "bf16"] = Field("float32", description="of the forward pass")
     compile: Switch = Field(False, description="torch.compile the model")
     ema: Fraction = Field(0.0, description="decay of the moving average of weights; 0: none")
-    average: Place = Field(
-        0, description="number of last checkpoints whose weights are averaged at the end"
-    )
+    average: Place = Field(0, description="number of last checkpoints whose weights are averaged at the end")
     validate_every: Count = Field(500, description="steps between validations")
     validate_sentences: Count = Field(500, description="validation examples that are also decoded and scored, at most")
-    patience: Place = Field(
-        0, description="validations without progress before stopping; 0: never"
-    )
+    patience: Place = Field(0, description="validations without progress before stopping; 0: never")
     watch: str = Field("loss", description="the loss or score by which progress is measured")
     save_every: Count = Field(500, description="steps between checkpoints")
     keep: Count = Field(3, description="checkpoints kept, besides the best")
