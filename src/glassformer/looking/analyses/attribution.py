@@ -96,7 +96,7 @@ def integrated_gradients(
     position: int | None = None,
     against: int | str | None = None,
     written: Sequence[int] | None = None,
-    steps: int = 64,
+    steps: int = 128,
     baseline: Tensor | None = None,
 ) -> Attribution:
     """Integrated gradients (Sundararajan and others, 2017), by the midpoints of `steps` equal stretches of the path.
@@ -140,7 +140,7 @@ class _Case:
     ) -> None:
         self.run, self.forced = run, run.forced(text, written)
         self.names = _embeddings(run.model)
-        with record(run.model, [*self.names, "logits"]) as trace, torch.inference_mode():
+        with record(run.model, [*self.names, "logits"]) as trace, torch.no_grad():
             run.model(*self.forced.inputs)
         self.inputs = [trace[name][0].float().clone() for name in self.names]  # (T, D) each
         logits = trace["logits"][0].float()

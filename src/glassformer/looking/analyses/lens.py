@@ -60,7 +60,7 @@ class Lens:
         return optional("pandas").DataFrame(self.texts(), index=self.points, columns=self.tokens)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def logit_lens(model: Any, trace: Trace, sentence: int = 0) -> Lens:
     """What the model, or a run's, would say after each layer, from the residual stream that a trace holds.
 
@@ -70,7 +70,7 @@ def logit_lens(model: Any, trace: Trace, sentence: int = 0) -> Lens:
     stack: Any = getattr(inside, name)
     head: Any = inside.head
     names = [f"{name}.0.before", *(f"{name}.{layer}.after" for layer in range(len(stack.blocks)))]
-    streams = need(trace, "the logit lens", *names, keep=f"{name}.*.after")
+    streams = need(trace, "the logit lens", *names, keep=["before", "after"])
     x = torch.stack([sentence_of(each, sentence) for each in streams])  # (L, T, D)
     weight = next(inside.parameters())
     logits = head(stack.norm(x.to(weight))).float().cpu()

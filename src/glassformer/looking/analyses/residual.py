@@ -52,7 +52,7 @@ def additions(trace: Trace, stack: str = "decoder", sentence: int = 0) -> Additi
     norms, ratios, cosines = [], [], []
     for name in names:
         before = _before(trace, name)
-        (stream,) = need(trace, "additions", before, keep="after")
+        (stream,) = need(trace, "additions", before, keep=["output", "after", "before"])
         added, stream = sentence_of(trace[name], sentence), sentence_of(stream, sentence)  # (T, D)
         norms.append(added.norm(dim=-1))
         ratios.append(added.norm(dim=-1) / stream.norm(dim=-1).clamp(min=1e-12))
@@ -86,7 +86,7 @@ class LogitAttribution:
         return optional("pandas").Series(self.values.numpy(), index=self.parts)
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def logit_attribution(
     model: Any,
     trace: Trace,
@@ -219,7 +219,7 @@ class Stream:
         """What passed a point at this position."""
         name = f"{self.name}.{local}"
         keep = ["embedding", "positions", "heads" if axis == "head" else "output", "logits"]
-        (x,) = need(self.trace, "logit attribution", name, keep=", ".join(keep))
+        (x,) = need(self.trace, "logit attribution", name, keep=keep)
         if self.trace.kept.heads_of(name) is not None:
             raise InputError(f"logit attribution needs all heads of {name}: record without heads=")
         x = sentence_of(x, self.sentence)

@@ -87,7 +87,7 @@ def _tables(size: torch.Size, tokens: Tensor | None) -> dict[str, Tensor]:
     return {**places, "duplicate": same & (apart != 0), "first": first, "end": last}
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def induction(model: Any, length: int = 20, sentences: int = 4, seed: int = 0) -> HeadScores:
     """The induction score (Olsson and others, 2022) of each head of a language model, or of a run's.
 

@@ -68,11 +68,12 @@ def frame(values: Tensor, index: Sequence[Any], columns: Sequence[Any]) -> Any:
     return optional("pandas").DataFrame(values.numpy(), index=list(index), columns=list(columns))
 
 
-def need(trace: Trace, what: str, *names: str, keep: str) -> list[Tensor]:
+def need(trace: Trace, what: str, *names: str, keep: str | list[str]) -> list[Tensor]:
     """What passed some points; a trace that lacks one of them is refused, with what to keep."""
     missing = [name for name in names if name not in trace]
     if missing:
-        raise InputError(f'{what} needs {missing[0]}, which this trace does not hold: record with keep="{keep}"')
+        names_kept = f'"{keep}"' if isinstance(keep, str) else "[" + ", ".join(f'"{each}"' for each in keep) + "]"
+        raise InputError(f"{what} needs {missing[0]}, which this trace does not hold: record with keep={names_kept}")
     return [trace[name] for name in names]
 
 
