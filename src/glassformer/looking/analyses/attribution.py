@@ -101,13 +101,14 @@ def integrated_gradients(
 ) -> Attribution:
     """Integrated gradients (Sundararajan and others, 2017), by the midpoints of `steps` equal stretches of the path.
 
-    The path leads from the `baseline`, a vector (D) in place of every embedding, zeros by default. The sum over tokens
-    is f(x) - f(baseline) but for `gap`, which falls as steps grow. Other arguments are those of `input_x_gradient`.
+    The path leads from the `baseline`, a vector (D) in place of every embedding; by default the mean of the embedding's
+    table, an average word, and for patches of an image zeros. The sum over tokens is f(x) - f(baseline) but for `gap`,
+    which falls as steps grow. Other arguments are those of `input_x_gradient`.
     """
     if steps < 1:
         raise InputError(f"the path needs 1 step at least, not {steps}")
     case = _Case(run, text, token, position, against, written)
-    begins = [_at_baseline(x, baseline) for x in case.inputs]
+    begins = case.begins(baseline)
     totals = [torch.zeros(len(case.places), *x.shape) for x in case.inputs]  # (R, T, D)
     for first in range(0, steps, TOGETHER):
         some = (torch.arange(first, min(first + TOGETHER, steps)) + 0.5) / steps  # (A)
@@ -116,14 +117,6 @@ def integrated_gradients(
             total += gradient / steps
     values = [((x - b) * total).sum(dim=-1) for x, b, total in zip(case.inputs, begins, totals, strict=True)]
     return case.result(values, case.outputs(case.inputs), case.outputs(begins))
-
-
-def _at_baseline(x: Tensor, baseline: Tensor | None) -> Tensor:
-    if baseline is None:
-        return torch.zeros_like(x)
-    if baseline.shape != x.shape[-1:]:
-        raise InputError(f"a baseline is one vector ({x.shape[-1]}), not {tuple(baseline.shape)}")
-    return baseline.to(x).expand_as(x).clone()
 
 
 class _Case:
@@ -150,6 +143,16 @@ class _Case:
         expected = _written(run, self.forced, logits)
         self.tokens = [expected[place] if token is None else _number(run, token, logits) for place in self.places]
         self.against = None if against is None else _number(run, against, logits)
+
+    def begins(self, baseline: Tensor | None) -> list[Tensor]:
+        """Where the path begins, (T, D) for each text."""
+        found = []
+        for name, x in zip(self.names, self.inputs, strict=True):
+            given = _average(self.run.model, name, x) if baseline is None else baseline
+            if given.shape != x.shape[-1:]:
+                raise InputError(f"a baseline is one vector ({x.shape[-1]}), not {tuple(given.shape)}")
+            found.append(given.to(x).expand_as(x).clone())
+        return found
 
     def gradients(self, inputs: list[Tensor], count: int) -> tuple[list[Tensor], Tensor]:
         """∂f/∂x of each output at each input, summed over places on the path, (R, T, D) each, and f, (R)."""
@@ -202,6 +205,14 @@ def _embeddings(model: Any) -> list[str]:
     if "logits" not in names:
         raise InputError("attribution explains logits, and this model answers with vectors")
     return [name for name in found if name != "encoder.embedding" or "encoder.patches" not in found]
+
+
+def _average(model: Any, name: str, x: Tensor) -> Tensor:
+    """The vector of an average word, (D): the mean of the table; of patches zeros."""
+    if name.endswith("patches"):
+        return torch.zeros(x.shape[-1])
+    embedding = getattr(model, name.partition(".")[0]).embedding
+    return (embedding.weight.detach().float().mean(dim=0) * embedding.scale).cpu()  # type: ignore[no-any-return]
 
 
 def _places(position: int | None, length: int, whole: bool) -> list[int]:

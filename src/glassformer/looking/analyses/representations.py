@@ -154,6 +154,8 @@ def _vectors(traces: Traces, stack: str, what: str) -> tuple[dict[str, Tensor], 
             f'{what} needs vectors of the stack "{stack}", which the traces do not hold: record texts with '
             f'keep=["{stack}.embedding", "{stack}.*.after"]'
         )
+    if missing := [name for name in names if any(name not in trace for trace in given)]:
+        raise InputError(f"{what} needs {missing[0]} in every trace: record all with the same keep=")
     layers: dict[str, list[Tensor]] = {name: [] for name in names}
     tokens, texts = list[str](), list[int]()
     for trace in given:
@@ -164,11 +166,5 @@ def _vectors(traces: Traces, stack: str, what: str) -> tuple[dict[str, Tensor], 
             texts += [len(set(texts))] * count
             tokens += [str(label) for label in labels[:count]]
             for name in names:
-                layers[name].append(_of(trace, name, what)[sentence, :count].float())
+                layers[name].append(trace[name][sentence, :count].float())
     return {name: torch.cat(some) for name, some in layers.items()}, tokens, texts
-
-
-def _of(trace: Trace, name: str, what: str) -> Tensor:
-    if name not in trace:
-        raise InputError(f"{what} needs {name} in every trace: record all with the same keep=")
-    return trace[name]
