@@ -12,7 +12,7 @@ from torch import Tensor
 from glassformer.looking.patching import Forced
 from glassformer.looking.trace import Description, Stored, Trace
 
-from ..families import FAMILIES
+from looking.families import FAMILIES
 
 WEIGHTS = {"sentence": None, "head": None, "token": None, "key": None}
 VECTORS = {"sentence": None, "token": None, "feature": None}

@@ -88,9 +88,12 @@ def test_the_error_rate_of_every_head() -> None:
     [
         (lambda: analyses.alignment(TRACE, head=1), "head 1 of which layer\\? Name the point, such as decoder.0.cross"),
         (lambda: analyses.alignment(TRACE, "decoder.7.cross"), 'there is no point "decoder.7.cross": did you mean dec'),
-        (lambda: analyses.alignment(TRACE, "decoder.0.cross", 5), "there is no head 5 at decoder.0.cross.weights in th"),
+        (
+            lambda: analyses.alignment(TRACE, "decoder.0.cross", 5),
+            "there is no head 5 at decoder.0.cross.weights in th",
+        ),
         (lambda: analyses.alignment(TRACE, threshold=2), "a threshold is above 0 and at most 1, not 2"),
-        (lambda: analyses.alignment(TRACE, row="both"), "row is \"written\" or \"read\", not 'both'"),  # type: ignore[arg-type]
+        (lambda: analyses.alignment(TRACE, row="both"), 'row is "written" or "read", not \'both\''),  # type: ignore[arg-type]
         (lambda: analyses.Gold.read("0-0 1:1"), '"1:1" is no link: write 0-1 for a sure one, 0\\?1 for a possible one'),
         (lambda: analyses.aer([[]], [analyses.Gold.read("")]), "there are no links to compare"),
         (lambda: analyses.alignment_errors([], []), "there are 0 traces and 0 alignments: expected as many, at least"),
@@ -121,8 +124,10 @@ def test_the_sentences_aligned_by_hand_are_sound() -> None:
     assert len({source for source, _, _ in rows}) == 50
     for source, target, links in rows:
         gold = analyses.Gold.read(links)
-        counts = [len(tokenizer.words(tokenizer.encode(text))) for tokenizer, text in
-                  ((run.tokenizer, source), (run.target, target))]
+        counts = [
+            len(tokenizer.words(tokenizer.encode(text)))
+            for tokenizer, text in ((run.tokenizer, source), (run.target, target))
+        ]
         for side, count in enumerate(counts):
             numbers = {link[side] for link in gold.possible}
             assert max(numbers) == count - 1, source  # the final sign is linked, and there is no word beyond

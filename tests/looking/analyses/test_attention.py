@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import glassformer as gf
 from glassformer.errors import InputError
 
-from ..families import FAMILIES, same, translator
+from looking.families import FAMILIES, same, translator
 from .making import made
 
 analyses = gf.analyses

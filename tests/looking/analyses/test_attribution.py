@@ -15,11 +15,22 @@ import torch
 import glassformer as gf
 from glassformer.errors import InputError
 
-from ..families import TARGET, same
+from looking.families import TARGET, same
 from .making import Reader
 
 analyses = gf.analyses
-MODELS = ["transformer", "transformer-post", "t5", "gpt2", "bert", "bert-classes", "vit", "captioner", "lstm", "gru-next"]
+MODELS = [
+    "transformer",
+    "transformer-post",
+    "t5",
+    "gpt2",
+    "bert",
+    "bert-classes",
+    "vit",
+    "captioner",
+    "lstm",
+    "gru-next",
+]
 CLOSE = 0.02  # by how much a sum over tokens may miss f(x) - f(baseline) with 400 steps, as a part of the largest
 
 
@@ -53,8 +64,15 @@ class Sum(torch.nn.Module):
         return torch.stack((total[:, 0] + total[:, 1], 2 * total[:, 0]), dim=-1)
 
 
-@pytest.mark.parametrize("method", [analyses.input_x_gradient, analyses.integrated_gradients])
-def test_of_a_linear_model_both_methods_are_exact(method: Any) -> None:
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (analyses.input_x_gradient, {}),
+        (analyses.integrated_gradients, {"baseline": torch.zeros(16)}),
+        (analyses.occlusion, {"baseline": torch.zeros(16)}),
+    ],
+)
+def test_of_a_linear_model_all_methods_are_exact(method: Any, options: dict[str, Any]) -> None:
     run = Reader("bert-classes")
     encoder = run.model.encoder
     encoder.blocks, encoder.norm, encoder.embedding.norm = (
@@ -65,11 +83,11 @@ def test_of_a_linear_model_both_methods_are_exact(method: Any) -> None:
     run.model.head = Sum(None)
     tokens = run.forced("").inputs[0]
     x = (encoder.embedding.weight[tokens[0]] + encoder.embedding.segments[0]).detach()
-    found = method(run, "", token=0)
+    found = method(run, "", token=0, **options)
     same(found.values[0], x[:, 0] + x[:, 1])
     same(found.gap, torch.zeros(1))
-    same(method(run, "", token=1).values[0], 2 * x[:, 0])
-    same(method(run, "", token=0, against=1).values[0], x[:, 1] - x[:, 0])  # why 0 and not 1
+    same(method(run, "", token=1, **options).values[0], 2 * x[:, 0])
+    same(method(run, "", token=0, against=1, **options).values[0], x[:, 1] - x[:, 0])  # why 0 and not 1
 
 
 def test_input_times_gradient_is_that() -> None:
@@ -121,12 +139,22 @@ def test_words_are_sums_of_their_pieces(monkeypatch: pytest.MonkeyPatch) -> None
     assert words.pandas() == {"index": found.rows, "columns": words.columns}
 
 
-def test_the_noun_decides_the_article() -> None:
-    """Der Mann, die Frau: why "Die" and not "Der"? Because of the woman."""
+def test_occlusion_is_what_is_lost_without_a_token() -> None:
+    run = Reader("transformer")
+    model, inputs = run.model, run.forced("").inputs
+    found = analyses.occlusion(run, "", token=4, position=2)
+    with gf.intervene(model) as edit, torch.no_grad():
+        before = model(*inputs)[0, 2, 4]
+        edit.set("encoder.embedding", model.encoder.embedding.weight.mean(dim=0) * 4, positions=3)
+        without = model(*inputs)[0, 2, 4]
+    assert float(found.values[0, 3]) == pytest.approx(float(before - without), abs=1e-5)
+
+
+def test_the_pronoun_decides_the_pronoun() -> None:
     run: Any = gf.load("en-de")
-    found = analyses.integrated_gradients(run, "The woman is old.", "Die", 0, "Der").words().of("encoder")
-    assert (found.rows, found.against) == (["Die"], "Der")
-    assert found.columns[int(found.values[0].argmax())] == "woman"
+    found = analyses.occlusion(run, "She reads a book.", "Sie", 0, "Er").words().of("encoder")
+    assert (found.rows, found.against) == (["Sie"], "Er")
+    assert found.columns[int(found.values[0].argmax())] == "She"
 
 
 @pytest.mark.parametrize(

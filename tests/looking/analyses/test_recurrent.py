@@ -13,7 +13,7 @@ import torch
 import glassformer as gf
 from glassformer.errors import InputError
 
-from ..families import FAMILIES, same
+from looking.families import FAMILIES, same
 from .making import made
 
 analyses = gf.analyses
@@ -92,7 +92,10 @@ def test_gates() -> None:
     ("call", "sentence"),
     [
         (lambda: analyses.memory(TRACE, 3), "the trace holds no gates of encoder.3: it holds those of encoder.0; rec"),
-        (lambda: analyses.gates(made({"encoder.0.after": [[1.0]]})), "the trace holds no gates of encoder.0: only LSTM"),
+        (
+            lambda: analyses.gates(made({"encoder.0.after": [[1.0]]})),
+            "the trace holds no gates of encoder.0: only LSTM",
+        ),
         (lambda: analyses.gates(TRACE), "gates needs encoder.0.gates.input, which this trace does not hold: record w"),
         (
             lambda: analyses.memory(made({"encoder.0.gates.forget": FORGET})),

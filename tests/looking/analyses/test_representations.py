@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import glassformer as gf
 from glassformer.errors import InputError
 
-from ..families import same
+from looking.families import same
 from .making import made
 
 analyses = gf.analyses
@@ -103,7 +103,10 @@ TWO = vectors([[1.0, 0.0], [0.0, 1.0]], [[5.0, 5.0]])
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: analyses.pca(TWO, "decoder"), 'pca needs vectors of the stack "decoder", which the traces do not hold'),
+        (
+            lambda: analyses.pca(TWO, "decoder"),
+            'pca needs vectors of the stack "decoder", which the traces do not hold',
+        ),
         (lambda: analyses.pca([]), 'pca needs vectors of the stack "encoder", which the traces do not hold: record'),
         (lambda: analyses.pca(TWO, components=3), "there are at most 2 components for these tokens, not 3"),
         (lambda: analyses.neighbours(TWO, 1, 1), "there is no token 1 in text 1: name one of those that were read"),

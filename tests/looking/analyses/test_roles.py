@@ -13,7 +13,7 @@ import torch
 import glassformer as gf
 from glassformer.errors import InputError
 
-from ..families import FAMILIES
+from looking.families import FAMILIES
 from .making import made
 
 analyses = gf.analyses

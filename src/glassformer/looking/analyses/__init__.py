@@ -13,6 +13,7 @@ from glassformer.looking.analyses.attention import rollout as rollout
 from glassformer.looking.analyses.attribution import Attribution as Attribution
 from glassformer.looking.analyses.attribution import input_x_gradient as input_x_gradient
 from glassformer.looking.analyses.attribution import integrated_gradients as integrated_gradients
+from glassformer.looking.analyses.attribution import occlusion as occlusion
 from glassformer.looking.analyses.lens import Lens as Lens
 from glassformer.looking.analyses.lens import logit_lens as logit_lens
 from glassformer.looking.analyses.recurrent import Gates as Gates

@@ -1,7 +1,8 @@
-"""Attribution: how much each token that a model read speaks for what it says, by gradients.
+"""Attribution: how much each token that a model read speaks for what it says, by gradients, or by leaving it out.
 
     input × gradient        x_i · ∂f/∂x_i
     integrated gradients    (x_i - b_i) · ∫₀¹ ∂f/∂x_i (b + α (x - b)) dα
+    occlusion               f(x) - f(x with b_i in place of x_i)
 
 f is a logit, or with `against` the difference of two: why this word and not that one. x are the embeddings of all that
 is read, of the source and of the words written before; positions are no part of them.
@@ -119,6 +120,34 @@ def integrated_gradients(
     return case.result(values, case.outputs(case.inputs), case.outputs(begins))
 
 
+def occlusion(
+    run: Looked,
+    text: Any,
+    token: int | str | None = None,
+    position: int | None = None,
+    against: int | str | None = None,
+    written: Sequence[int] | None = None,
+    baseline: Tensor | None = None,
+) -> Attribution:
+    """How much each output loses if one token is replaced by the baseline: no gradients, one pass for each token.
+
+    Two tokens that say the same stand in for each other, so both can seem to say nothing. Arguments are those of
+    `integrated_gradients`.
+    """
+    case = _Case(run, text, token, position, against, written)
+    begins, outputs = case.begins(baseline), case.outputs(case.inputs)
+    values = []
+    for number, (x, begin) in enumerate(zip(case.inputs, begins, strict=True)):
+        without = []
+        for at in range(len(x)):
+            changed = x.clone()
+            changed[at] = begin[at]
+            given = [changed if other == number else each for other, each in enumerate(case.inputs)]
+            without.append(case.outputs(given))
+        values.append(outputs[:, None] - torch.stack(without, dim=1))  # (R, T)
+    return case.result(values, outputs, case.outputs(begins))
+
+
 class _Case:
     """One text and what of its answer is explained: knows the model's inputs as vectors, and their gradients."""
 
@@ -156,7 +185,9 @@ class _Case:
 
     def gradients(self, inputs: list[Tensor], count: int) -> tuple[list[Tensor], Tensor]:
         """∂f/∂x of each output at each input, summed over places on the path, (R, T, D) each, and f, (R)."""
-        leaves = [x.expand(count, *x.shape[-2:]).to(next(self.run.model.parameters()).device).requires_grad_() for x in inputs]
+        leaves = [
+            x.expand(count, *x.shape[-2:]).to(next(self.run.model.parameters()).device).requires_grad_() for x in inputs
+        ]
         with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):  # its LSTM has no gradient in evaluation
             found = self._explained(leaves, count)  # (A, R)
             rows = [torch.autograd.grad(each.sum(), leaves, retain_graph=True) for each in found.unbind(dim=1)]
@@ -191,7 +222,9 @@ class _Case:
         for name, x in zip(self.names, self.inputs, strict=True):
             stack = name.partition(".")[0]
             texts = self.forced.tokens[stack][0][-len(x) :]  # of an image, patches without the token of the whole
-            words: Groups = [self.forced.words[stack][0]] if stack in self.forced.words else [[[n] for n in range(len(x))]]
+            words: Groups = (
+                [self.forced.words[stack][0]] if stack in self.forced.words else [[[n] for n in range(len(x))]]
+            )
             groups += [[len(columns) + at for at in group] for group in words[0]]
             columns, stacks = columns + texts, stacks + [stack] * len(x)
         rows, other = spell(self.tokens), None if self.against is None else spell([self.against])[0]

@@ -59,9 +59,7 @@ class Memory:
         return frame(self.kept, self.tokens, self.tokens)
 
 
-def gates(
-    trace: Trace, layer: int = 0, stack: str = "encoder", backward: bool = False, sentence: int = 0
-) -> Gates:
+def gates(trace: Trace, layer: int = 0, stack: str = "encoder", backward: bool = False, sentence: int = 0) -> Gates:
     """The gates of one layer of an LSTM or GRU over the tokens that it reads; `backward` is the other direction."""
     place = _place(stack, layer, backward)
     names = [f"{place}.gates.{gate}" for gate in GATES[_cell(trace, place)]]
@@ -69,9 +67,7 @@ def gates(
     return Gates(values, [name.rpartition(".")[2] for name in names], labels(trace, names[0], "token", sentence))
 
 
-def memory(
-    trace: Trace, layer: int = 0, stack: str = "encoder", backward: bool = False, sentence: int = 0
-) -> Memory:
+def memory(trace: Trace, layer: int = 0, stack: str = "encoder", backward: bool = False, sentence: int = 0) -> Memory:
     """What is forgotten when: what the gates have left of each token at each later one.
 
     The vectors sum to the cell of an LSTM, or to the state of a GRU, but for what is left of the state it began with.

@@ -46,7 +46,7 @@ def additions(trace: Trace, stack: str = "decoder", sentence: int = 0) -> Additi
     names = [name for name in names if layer_of(name) is not None]
     if not names:
         raise InputError(
-            f'additions needs what the parts of {stack} give, which this trace does not hold: record a Transformer with '
+            f"additions needs what the parts of {stack} give, which this trace does not hold: record a Transformer with "
             f'keep=["{stack}.*.output", "{stack}.*.after", "{stack}.0.before"]'
         )
     norms, ratios, cosines = [], [], []
