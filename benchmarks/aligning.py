@@ -40,13 +40,14 @@ def by_heads(run: Any) -> dict[str, Any]:
     gold = [links for _, _, links in given]
     found: dict[str, Any] = {}
     for row in ("written", "read"):
-        errors = gf.analyses.alignment_errors(traces, gold, row)  # type: ignore[arg-type]
+        errors = gf.analyses.alignment_errors(traces, gold, row)
         point, head = errors.lowest
         rates = [[round(rate, 3) for rate in layer] for layer in errors.values.tolist()]
-        found[row] = {"best": f"{point.removesuffix('.weights')} head {head}", "aer": errors.of(point, head), "all": rates}
-        print(f"{row:8} {found[row]['best']}  AER {100 * found[row]['aer']:.1f} %")  # noqa: T201
+        name = f"{point.removesuffix('.weights')} head {head}"
+        found[row] = {"best": name, "aer": errors.of(point, head), "all": rates}
+        print(f"{row:8} {found[row]['best']}  AER {100 * found[row]['aer']:.1f} %")
         for name, layer in zip(errors.points, rates, strict=True):
-            print(f"         {name:28} {'  '.join(f'{100 * rate:5.1f}' for rate in layer)}")  # noqa: T201
+            print(f"         {name:28} {'  '.join(f'{100 * rate:5.1f}' for rate in layer)}")
     return found
 
 
@@ -72,8 +73,8 @@ def main() -> None:
     found = by_heads(run)
     for name in METHODS if options.attribution else ():
         found[name] = by_attribution(run, name)
-        print(f"{name:22} AER {100 * found[name]:.1f} %", flush=True)  # noqa: T201
-    print(json.dumps({"run": options.run, **found}))  # noqa: T201
+        print(f"{name:22} AER {100 * found[name]:.1f} %", flush=True)
+    print(json.dumps({"run": options.run, **found}))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from glassformer.looking.patching import Forced
 from glassformer.looking.trace import Description, Stored, Trace
-
 from looking.families import FAMILIES
 
 WEIGHTS = {"sentence": None, "head": None, "token": None, "key": None}

@@ -36,7 +36,8 @@ def test_words_are_linked_not_pieces() -> None:
 def test_the_step_that_reads_a_word_can_be_asked() -> None:
     found = analyses.alignment(TRACE, "decoder.0.cross", 1, row="read")
     assert found.weights.tolist() == [[pytest.approx(0.8), pytest.approx(0.2)]]
-    assert (found.target, found.links) == (["Bahnhof"], {(0, 0)})
+    assert found.target == ["Bahnhof"]
+    assert found.links == {(0, 0)}
 
 
 def test_a_threshold_links_several_words_or_none() -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import glassformer as gf
 from glassformer.errors import InputError
-
 from looking.families import FAMILIES, same, translator
+
 from .making import made
 
 analyses = gf.analyses

@@ -14,8 +14,8 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import InputError
-
 from looking.families import TARGET, same
+
 from .making import Reader
 
 analyses = gf.analyses

@@ -12,8 +12,8 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import InputError
-
 from looking.families import FAMILIES, same
+
 from .making import made
 
 analyses = gf.analyses

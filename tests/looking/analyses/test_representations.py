@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import glassformer as gf
 from glassformer.errors import InputError
-
 from looking.families import same
+
 from .making import made
 
 analyses = gf.analyses

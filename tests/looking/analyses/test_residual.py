@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import glassformer as gf
 from glassformer.errors import InputError
-
 from looking.families import FAMILIES, same
+
 from .making import made
 
 analyses = gf.analyses

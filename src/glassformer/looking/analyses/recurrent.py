@@ -52,7 +52,7 @@ class Memory:
     @property
     def left(self) -> Tensor:
         """How large what is left of each token is, (T, S): the norm of its vector."""
-        return self.vectors.norm(dim=-1)
+        return self.vectors.square().sum(dim=-1).sqrt()
 
     def pandas(self) -> Any:
         """`kept` as a DataFrame: a row for each token, a column for each token before it."""

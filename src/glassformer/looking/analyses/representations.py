@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glassformer.errors import InputError
-from glassformer.looking.analyses.tables import Grid, frame
+from glassformer.looking.analyses.tables import Grid
 from glassformer.looking.trace import Trace, optional
 
 Traces = Trace | Sequence[Trace]

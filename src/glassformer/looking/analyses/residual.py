@@ -46,8 +46,8 @@ def additions(trace: Trace, stack: str = "decoder", sentence: int = 0) -> Additi
     names = [name for name in names if layer_of(name) is not None]
     if not names:
         raise InputError(
-            f"additions needs what the parts of {stack} give, which this trace does not hold: record a Transformer with "
-            f'keep=["{stack}.*.output", "{stack}.*.after", "{stack}.0.before"]'
+            f"additions needs what the parts of {stack} give, which this trace does not hold: record a Transformer "
+            f'with keep=["{stack}.*.output", "{stack}.*.after", "{stack}.0.before"]'
         )
     norms, ratios, cosines = [], [], []
     for name in names:
@@ -118,7 +118,7 @@ def logit_attribution(
             raise InputError(f"there is no token {each}: the logits are of 0 to {len(scores) - 1}")
     stream = Stream(inside, name, trace, sentence, place)
     stream.run(heads)
-    values, bias = stream.through_head(inside.head, token, against)
+    values, bias = stream.through_head(token, against)
     values = torch.cat((values, bias[None]))
     logit = float(scores[token] - (0 if against is None else scores[against]))
     if abs(float(values.sum()) - logit) > CLOSE * (1 + values.abs().max()):
@@ -145,6 +145,7 @@ class Stream:
 
     def __init__(self, model: nn.Module, name: str, trace: Trace, sentence: int, position: int) -> None:
         self.stack: Any = getattr(model, name)
+        self.head: Any = model.head
         self.name, self.trace, self.sentence, self.position = name, trace, sentence, position
         self.parts: list[str] = []
         self.vectors: list[Tensor] = []  # (D) each
@@ -174,10 +175,13 @@ class Stream:
     def add_part(self, local: str, branch: Any, heads: bool) -> None:
         """What a part has added; of attention, by head if that is asked for."""
         if not heads:
-            return self.add(f"{local}.output")
+            self.add(f"{local}.output")
+            return
         attention = branch.part
         taken = self._passed(f"{local}.heads", "head")  # (H, K)
-        apart = torch.block_diag(*taken[:, None])  # (H, H * K): each row has the numbers of one head, and zeros
+        apart = (torch.eye(len(taken))[:, :, None] * taken).flatten(
+            1
+        )  # (H, H * K): of each head, with zeros for others
         outputs = _linear(attention.output, apart)  # (1 + H, D)
         for head, vector in enumerate(outputs[1:]):
             self.parts.append(f"{self.name}.{local}.{head}")
@@ -185,35 +189,34 @@ class Stream:
         if outputs[0].any():
             self.parts.append(f"{self.name}.{local}.bias")
             self.vectors.append(outputs[0])
-        return None
 
     def normalise(self, norm: nn.Module) -> None:
         """All contributions through a norm whose scale stays what it was; what its bias adds goes to the biases."""
         for part in norm if isinstance(norm, nn.Sequential) else [norm]:
             total = torch.stack(self.vectors).sum(dim=0) + self.bias
             if isinstance(part, LayerNorm):
-                scale = _numbers(part.weight) / (total.var(unbiased=False) + part.eps).sqrt()
-                self._map(lambda x, scale=scale: (x - x.mean(dim=-1, keepdim=True)) * scale)  # type: ignore[misc]
-                self.bias = self.bias + (0 if part.bias is None else _numbers(part.bias))
+                deviation = (total.var(unbiased=False) + part.eps).sqrt()
+                self._scale(_numbers(part.weight) / deviation, centred=True)
+                self.bias = self.bias + sum(_numbers(each) for name, each in part.named_parameters() if name == "bias")
             elif isinstance(part, RMSNorm):
-                scale = _numbers(part.weight) / (total.square().mean() + (part.eps or 0)).sqrt()
-                self._map(lambda x, scale=scale: x * scale)  # type: ignore[misc]
+                self._scale(_numbers(part.weight) / (total.square().mean() + part.epsilon).sqrt())
             elif isinstance(part, Scale):
-                self._map(lambda x, factor=part.factor: x * factor)  # type: ignore[misc]
+                self._scale(part.factor)
             elif not isinstance(part, nn.Identity | Dropout):
                 raise InputError(f"the norm {type(part).__name__} is not known here")
 
-    def through_head(self, head: nn.Module, token: int, against: int | None) -> tuple[Tensor, Tensor]:
+    def through_head(self, token: int, against: int | None) -> tuple[Tensor, Tensor]:
         """How much each contribution gives to the logit, (P), and how much biases do."""
         width = len(self.vectors[0])
         rows = torch.stack([*self.vectors, self.bias.expand(width)])  # (P + 1, D)
-        logits = _linear(head, rows, texts=True)  # (P + 2, V)
+        logits = _linear(self.head, rows, texts=True)  # (P + 2, V)
         chosen = logits[:, token] - (0 if against is None else logits[:, against])
         return chosen[1:-1], chosen[0] + chosen[-1]
 
-    def _map(self, function: Any) -> None:
-        self.vectors = [function(each) for each in self.vectors]
-        self.bias = function(self.bias.expand(len(self.vectors[0])))
+    def _scale(self, scale: Tensor | float, centred: bool = False) -> None:
+        """All contributions less their mean, if they are centred, times a scale."""
+        bias = self.bias.expand(len(self.vectors[0]))
+        *self.vectors, self.bias = [scale * (x - x.mean() if centred else x) for x in (*self.vectors, bias)]
 
     def _passed(self, local: str, axis: str = "token") -> Tensor:
         """What passed a point at this position."""
@@ -239,7 +242,7 @@ def _branches(block: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _linear(part: nn.Module, rows: Tensor, texts: bool = False) -> Tensor:
-    """What an affine part makes of zeros, and then of each row less that: (1 + P, …); rows may be texts of one token."""
+    """What an affine part makes of zeros, and then of each row less that: (1 + P, …). Rows may be texts of a token."""
     given = torch.cat((torch.zeros_like(rows[:1]), rows)).to(next(part.parameters()))
     found = (part(given[:, None]).flatten(1) if texts else part(given)).double().cpu()
     return torch.cat((found[:1], found[1:] - found[:1]))

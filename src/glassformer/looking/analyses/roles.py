@@ -43,7 +43,7 @@ class Roles:
 
 
 def roles(trace: Trace, kind: str, sentence: int = 0) -> Roles:
-    """How much of each head's attention goes to the previous token, the next, the token itself, …
+    """How much of each head's attention goes to simple places: the previous token, the token itself, the end.
 
     `previous` is s = t - 1, `next` s = t + 1, `same` s = t, `duplicate` all other places with the same token, `first`
     the first place and `end` the last, the sink of many heads. A score is the mean over the tokens that have such a
@@ -113,7 +113,7 @@ def _repeated(model: Any, length: int, sentences: int, seed: int) -> Tensor:
     if any(name.startswith("encoder.") for name in names) or not any(name.endswith(".self.weights") for name in names):
         raise InputError("induction is measured on a language model with attention: a decoder without an encoder")
     decoder: Any = inside.decoder
-    special = getattr(getattr(model, "tokenizer", None), "special", set())
+    special: set[int] = getattr(getattr(model, "tokenizer", None), "special", set())
     known = torch.tensor([token for token in range(decoder.embedding.vocabulary) if token not in special])
     drawn = torch.randint(len(known), (sentences, length), generator=torch.Generator().manual_seed(seed))
     return known[drawn].to(decoder.embedding.weight.device)
