@@ -27,7 +27,7 @@ from glassformer.looking.points import points_of
 from glassformer.looking.recording import record
 from glassformer.looking.trace import Groups, optional
 
-TOGETHER = 16  # places on the path that go through the model at once
+TOGETHER = 16  # places on the path, or texts with a token less, that go through the model at once
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def occlusion(
     written: Sequence[int] | None = None,
     baseline: Tensor | None = None,
 ) -> Attribution:
-    """How much each output loses if one token is replaced by the baseline: no gradients, one pass for each token.
+    """How much each output loses if one token is replaced by the baseline: no gradients, one reading for each token.
 
     Two tokens that say the same stand in for each other, so both can seem to say nothing. Arguments are those of
     `integrated_gradients`.
@@ -138,13 +138,12 @@ def occlusion(
     begins, outputs = case.begins(baseline), case.outputs(case.inputs)
     values = []
     for number, (x, begin) in enumerate(zip(case.inputs, begins, strict=True)):
-        without = []
-        for at in range(len(x)):
-            changed = x.clone()
-            changed[at] = begin[at]
-            given = [changed if other == number else each for other, each in enumerate(case.inputs)]
-            without.append(case.outputs(given))
-        values.append(outputs[:, None] - torch.stack(without, dim=1))  # (R, T)
+        without = x.repeat(len(x), 1, 1)  # (T, T, D): in each row another token is replaced
+        places = torch.arange(len(x))
+        without[places, places] = begin
+        others = [each.expand(len(x), *each.shape) for each in case.inputs]
+        given = [*others[:number], without, *others[number + 1 :]]
+        values.append((outputs - case.several(given)).T)  # (R, T)
     return case.result(values, outputs, case.outputs(begins))
 
 
@@ -194,10 +193,15 @@ class _Case:
         gradients = [torch.stack(each).sum(dim=1).cpu() for each in zip(*rows, strict=True)]
         return gradients, found[0].detach().cpu()
 
-    @torch.no_grad()
     def outputs(self, inputs: list[Tensor]) -> Tensor:
         """f of each output for inputs (T, D), (R)."""
-        return self._explained([x[None] for x in inputs], 1)[0].cpu()
+        return self.several([x[None] for x in inputs])[0]
+
+    @torch.no_grad()
+    def several(self, inputs: list[Tensor]) -> Tensor:
+        """f of each output for several inputs (A, T, D), (A, R)."""
+        parts = zip(*(x.split(TOGETHER) for x in inputs), strict=True)
+        return torch.cat([self._explained(list(some), len(some[0])).cpu() for some in parts])
 
     def _explained(self, inputs: list[Tensor], count: int) -> Tensor:
         """f of each output, (A, R), if these vectors are what the embeddings give."""
