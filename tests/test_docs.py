@@ -102,7 +102,10 @@ def test_tasks_run_as_their_pages_show(page: str, tmp_path: Path, monkeypatch: p
         assert run.evaluate(run.examples("test")).scores.accuracy > 0.9  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("page", ["trace", "causal"])
+LOOKING = ("trace", "causal", "attention", "residual", "attribution", "representations", "recurrent")
+
+
+@pytest.mark.parametrize("page", LOOKING)
 def test_the_pages_of_looking_run_as_they_show(page: str) -> None:
     text = (ROOT / "docs" / "looking" / f"{page}.md").read_text(encoding="utf-8")
     names: dict[str, object] = {}

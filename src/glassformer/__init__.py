@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from glassformer.decoding import sample as sample
     from glassformer.decoding import stream as stream
     from glassformer.looking import Trace as Trace
+    from glassformer.looking import analyses as analyses
     from glassformer.looking import intervene as intervene
     from glassformer.looking import load_trace as load_trace
     from glassformer.looking import patching as patching
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 __version__: str
 HOMES = {  # of what is offered here
     "decoding": ("BeamTrees", "Hypothesis", "Limits", "Sampler", "beam_search", "greedy", "sample", "stream"),
-    "looking": ("Trace", "intervene", "load_trace", "patching", "points", "record"),
+    "looking": ("Trace", "analyses", "intervene", "load_trace", "patching", "points", "record"),
     "models": ("EncoderDecoder", "transformer", "transformer_base", "transformer_big", "transformer_tiny"),
     "parts": ("pack", "pad", "quantise"),
 }

@@ -1,5 +1,6 @@
 """Looking inside: record what a model does, read it back, and change it while it works."""
 
+from glassformer.looking import analyses as analyses
 from glassformer.looking.editing import intervene as intervene
 from glassformer.looking.patching import patching as patching
 from glassformer.looking.points import points as points

@@ -1,0 +1,37 @@
+"""Analyses: what traces say in numbers. Each function is described with its formula and limits in docs/looking."""
+
+from glassformer.looking.analyses.alignment import Alignment as Alignment
+from glassformer.looking.analyses.alignment import Gold as Gold
+from glassformer.looking.analyses.alignment import aer as aer
+from glassformer.looking.analyses.alignment import alignment as alignment
+from glassformer.looking.analyses.alignment import alignment_errors as alignment_errors
+from glassformer.looking.analyses.alignment import forced_trace as forced_trace
+from glassformer.looking.analyses.attention import Rollout as Rollout
+from glassformer.looking.analyses.attention import distance as distance
+from glassformer.looking.analyses.attention import entropy as entropy
+from glassformer.looking.analyses.attention import rollout as rollout
+from glassformer.looking.analyses.attribution import Attribution as Attribution
+from glassformer.looking.analyses.attribution import input_x_gradient as input_x_gradient
+from glassformer.looking.analyses.attribution import integrated_gradients as integrated_gradients
+from glassformer.looking.analyses.attribution import occlusion as occlusion
+from glassformer.looking.analyses.lens import Lens as Lens
+from glassformer.looking.analyses.lens import logit_lens as logit_lens
+from glassformer.looking.analyses.recurrent import Gates as Gates
+from glassformer.looking.analyses.recurrent import Memory as Memory
+from glassformer.looking.analyses.recurrent import gates as gates
+from glassformer.looking.analyses.recurrent import memory as memory
+from glassformer.looking.analyses.representations import PCA as PCA
+from glassformer.looking.analyses.representations import Neighbours as Neighbours
+from glassformer.looking.analyses.representations import cka as cka
+from glassformer.looking.analyses.representations import neighbours as neighbours
+from glassformer.looking.analyses.representations import pca as pca
+from glassformer.looking.analyses.representations import static_similarity as static_similarity
+from glassformer.looking.analyses.residual import Additions as Additions
+from glassformer.looking.analyses.residual import LogitAttribution as LogitAttribution
+from glassformer.looking.analyses.residual import additions as additions
+from glassformer.looking.analyses.residual import logit_attribution as logit_attribution
+from glassformer.looking.analyses.roles import Roles as Roles
+from glassformer.looking.analyses.roles import induction as induction
+from glassformer.looking.analyses.roles import roles as roles
+from glassformer.looking.analyses.tables import Grid as Grid
+from glassformer.looking.analyses.tables import HeadScores as HeadScores

@@ -1,0 +1,170 @@
+"""Representations: the vectors of tokens, layer by layer: their main directions, neighbours, and likeness of layers.
+
+L layers, N tokens of all texts, T tokens of one text, D width, C components, k neighbours
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glassformer.errors import InputError
+from glassformer.looking.analyses.tables import Grid
+from glassformer.looking.trace import Trace, optional
+
+Traces = Trace | Sequence[Trace]
+STREAM = r"(embedding|0\.before|\d+\.after|\d+\.state|output)"
+
+
+@dataclass(frozen=True)
+class PCA:
+    """The tokens of some texts in the main directions of each layer."""
+
+    values: Tensor  # (L, N, C)
+    points: list[str]  # L
+    tokens: list[str]  # N
+    texts: list[int]  # N, which text each token is from
+    explained: Tensor  # (L, C), the ratio of the variance in each direction
+
+    def pandas(self) -> Any:
+        """A DataFrame with a row for each layer and token, and a column for each direction."""
+        pandas, (layers, count, components) = optional("pandas"), self.values.shape
+        columns: dict[str, Any] = {
+            "point": [point for point in self.points for _ in range(count)],
+            "text": self.texts * layers,
+            "token": self.tokens * layers,
+        }
+        flat = self.values.flatten(0, 1).numpy()
+        return pandas.DataFrame(columns | {str(number): flat[:, number] for number in range(components)})
+
+
+def pca(traces: Traces, stack: str = "encoder", components: int = 2) -> PCA:
+    """Principal components of the vectors of all tokens of some texts, in each layer by itself.
+
+    With X the centred vectors and X = U S Vᵀ, values are X V; each direction points so that its largest entry is
+    positive, which makes it the same at every call.
+    """
+    layers, tokens, texts = _vectors(traces, stack, "pca")
+    smallest = min(min(x.shape) for x in layers.values())
+    if not 1 <= components <= smallest:
+        raise InputError(f"there are at most {smallest} components for these tokens, not {components}")
+    values, explained = zip(*(_components(x, components) for x in layers.values()), strict=True)
+    return PCA(torch.stack(values), list(layers), tokens, texts, torch.stack(explained))
+
+
+def _components(x: Tensor, components: int) -> tuple[Tensor, Tensor]:
+    """Vectors (N, D) in their main directions, (N, C), and the ratio of the variance in each, (C)."""
+    x = x.double() - x.double().mean(dim=0)
+    _, sizes, directions = torch.linalg.svd(x, full_matrices=False)
+    chosen = directions[:components]
+    signs = chosen.gather(1, chosen.abs().argmax(dim=1, keepdim=True)).sign()
+    ratio = sizes.square() / sizes.square().sum().clamp(min=1e-30)
+    return (x @ (chosen * signs).T).float(), ratio[:components].float()
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The tokens whose vectors are nearest to that of one token, in each layer."""
+
+    points: list[str]  # L
+    token: str
+    tokens: list[list[str]]  # (L, k), the nearest first
+    places: list[list[tuple[int, int]]]  # (L, k), the number of the text, and of the token in it
+    cosine: Tensor  # (L, k)
+
+    def pandas(self) -> Any:
+        """The neighbours as a DataFrame: a row for each layer, the nearest first."""
+        return optional("pandas").DataFrame(self.tokens, index=self.points)
+
+
+def neighbours(traces: Traces, text: int, token: int, stack: str = "encoder", top: int = 5) -> Neighbours:
+    """The nearest tokens, by cosine, to token number `token` of text number `text`, among all tokens of all texts.
+
+    The first row is static: vectors of the embedding, which know no context.
+    """
+    layers, tokens, texts = _vectors(traces, stack, "neighbours")
+    places = [(each, number) for each in dict.fromkeys(texts) for number in range(texts.count(each))]
+    if (text, token) not in places:
+        raise InputError(f"there is no token {token} in text {text}: name one of those that were read, from 0")
+    if not 1 <= top < len(tokens):
+        raise InputError(f"there are {len(tokens) - 1} other tokens, not {top}")
+    own = places.index((text, token))
+    cosines, orders = [], []
+    for x in layers.values():
+        found = F.cosine_similarity(x, x[own, None], dim=-1)  # (N)
+        order = [each for each in found.argsort(descending=True, stable=True).tolist() if each != own][:top]
+        cosines.append(found[order])
+        orders.append(order)
+    near = [[tokens[each] for each in order] for order in orders]
+    where = [[places[each] for each in order] for order in orders]
+    return Neighbours(list(layers), tokens[own], near, where, torch.stack(cosines))
+
+
+def static_similarity(trace: Trace, stack: str = "encoder") -> Grid:
+    """The cosine between the static vector of each token, its embedding, and its vector in each layer, (L, T)."""
+    layers, tokens, _ = _vectors(trace, stack, "static_similarity")
+    static = layers.get(f"{stack}.embedding")
+    if static is None:
+        raise InputError(
+            f'static_similarity needs {stack}.embedding, which this trace does not hold: record with keep="{stack}.*"'
+        )
+    rows = [F.cosine_similarity(x, static, dim=-1) for x in layers.values() if x.shape == static.shape]
+    return Grid(torch.stack(rows), [name for name, x in layers.items() if x.shape == static.shape], tokens)
+
+
+def cka(first: Traces, second: Traces | None = None, stack: str = "encoder", other: str | None = None) -> Grid:
+    """Linear CKA (Kornblith and others, 2019) between the layers of a run, or of two runs over the same tokens.
+
+        CKA(X, Y) = |Yᵀ X|² / (|Xᵀ X| |Yᵀ Y|)
+
+    with centred vectors X (N, D) and Frobenius norms: 1 if one is the other but for rotation and scale. `other` is the
+    stack of the second, if it is another.
+    """
+    ours, _, _ = _vectors(first, stack, "cka")
+    theirs, _, _ = _vectors(first if second is None else second, other or stack, "cka")
+    counts = [len(next(iter(each.values()))) for each in (ours, theirs)]
+    if counts[0] != counts[1]:
+        raise InputError(
+            f"cka compares the same tokens, but there are {counts[0]} and {counts[1]}: "
+            "take the same texts, and trace.words() where tokenizers differ"
+        )
+    values = torch.tensor([[_cka(x, y) for y in theirs.values()] for x in ours.values()])
+    return Grid(values, list(ours), list(theirs))
+
+
+def _cka(x: Tensor, y: Tensor) -> float:
+    """Linear CKA of vectors (N, D) and (N, D'); 0 where one of them does not vary."""
+    x, y = (each.double() - each.double().mean(dim=0) for each in (x, y))
+    size = (x.T @ x).norm() * (y.T @ y).norm()
+    return float((y.T @ x).norm().square() / size) if size > 0 else 0.0
+
+
+def _vectors(traces: Traces, stack: str, what: str) -> tuple[dict[str, Tensor], list[str], list[int]]:
+    """The vectors of all tokens by layer, (N, D) each, how the tokens are spelled, and which text each is from."""
+    given = [traces] if isinstance(traces, Trace) else list(traces)
+    names = [name for name in (given[0].names if given else []) if re.fullmatch(rf"{stack}\.{STREAM}", name)]
+    if not names:
+        raise InputError(
+            f'{what} needs vectors of the stack "{stack}", which the traces do not hold: record texts with '
+            f'keep=["{stack}.embedding", "{stack}.*.after"]'
+        )
+    if missing := [name for name in names if any(name not in trace for trace in given)]:
+        raise InputError(f"{what} needs {missing[0]} in every trace: record all with the same keep=")
+    layers: dict[str, list[Tensor]] = {name: [] for name in names}
+    tokens, texts = list[str](), list[int]()
+    for trace in given:
+        for sentence in range(len(trace[names[0]])):
+            labels = trace.axes(names[0], sentence)["token"]
+            spelled = trace.tokens(stack)
+            count = len(spelled[sentence]) if sentence < len(spelled) else len(labels)
+            texts += [len(set(texts))] * count
+            tokens += [str(label) for label in labels[:count]]
+            for name in names:
+                layers[name].append(trace[name][sentence, :count].float())
+    return {name: torch.cat(some) for name, some in layers.items()}, tokens, texts
