@@ -1,4 +1,4 @@
-"""The sections that every recipe has, whatever its task, source and family: data, tokenizer, tune, train, look, decode."""
+"""The sections that every recipe has, whatever its task, source and family: data, tokenizer, tune, train, look, …"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ LONGEST = 128  # tokens of a text: the weights of 48 heads over two such texts t
 
 
 class Looks:
-    """Looks at some texts with the model of a training, and writes what it sees: call it with the model and the step."""
+    """Looks at some texts with the model of a training, and writes what it sees: call it with the model, the step."""
 
     def __init__(self, run: Run, texts: Sequence[str]) -> None:
         self._run, self._folder = run, (run.path or Path()) / FOLDER

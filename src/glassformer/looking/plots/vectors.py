@@ -96,7 +96,7 @@ def _is_end(name: str) -> bool:
 
 
 def flattened(x: Tensor) -> tuple[Tensor, list[float]]:
-    """Vectors (T, D) in the plane of their two largest principal components, (T, 2), and the share of variance of each."""
+    """Vectors (T, D) in the plane of their two largest principal components, (T, 2), and their parts of the variance."""
     centred = x - x.mean(dim=0)
     _, values, directions = torch.linalg.svd(centred, full_matrices=False)
     parts = values.square() / values.square().sum().clamp_min(1e-30)
