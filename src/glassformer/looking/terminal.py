@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from torch import Tensor
 
 from glassformer.decoding.tree import Fate, Node
+from glassformer.errors import InputError
 from glassformer.looking.figures import SHADES
 from glassformer.looking.plots.attention import growing
 from glassformer.looking.plots.beam import shown, spelled, tree_of
@@ -18,6 +19,7 @@ from glassformer.looking.plots.choosing import check_size, head_of, kind_of
 from glassformer.looking.points import layer_of
 from glassformer.looking.trace import Trace
 
+MOST_LINES = 300
 LOOKED_AT = 3  # tokens in a line of text
 FAINT = 0.05  # weights below are not told
 MARKS = {Fate.KEPT: "", Fate.PRUNED: "pruned", Fate.FINISHED: "finished"}
@@ -26,7 +28,8 @@ COLOURS = {Fate.KEPT: "blue", Fate.PRUNED: "grey58", Fate.FINISHED: "green"}
 
 def lines_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str], most: int = LOOKED_AT) -> str:
     """A line for each token that looks: the tokens that it looks at most, and their weights."""
-    check_size(len(rows))
+    if len(rows) > MOST_LINES:
+        raise InputError(f"there are {len(rows):,} tokens, and {MOST_LINES} lines are shown at most: take a shorter text")
     margin = max(map(cell_len, rows))
     lines = []
     for row, values in zip(rows, weights, strict=True):

@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.errors import InputError
 from glassformer.looking.patching import Effects, patching
 from glassformer.looking.plots.beam import spelled, tree_of
-from glassformer.looking.plots.choosing import head_of, kind_of, names
+from glassformer.looking.plots.choosing import MOST, head_of, kind_of, names
 from glassformer.looking.plots.images import patch_weights
 from glassformer.looking.plots.vectors import alike, gate_names, vectors_of
 from glassformer.looking.points import find_all, layer_of
@@ -80,7 +80,7 @@ def _head_text(trace: Trace, choice: Choice) -> str:
     found = head_of(trace, choice.layer, choice.head, choice.kind, 0)
     title = f"{found.title[:1].upper()}{found.title[1:]}: a row for each token that looks, a column for each it sees."
     needed = max(map(len, found.rows)) + 3 + sum(max(3, len(name)) + 1 for name in found.columns)
-    draw = matrix_text if needed <= choice.width else lines_text
+    draw = matrix_text if needed <= choice.width and len(found.rows) <= MOST else lines_text
     return f"{title}\n\n{draw(found.weights, found.rows, found.columns)}"
 
 

@@ -6,6 +6,7 @@ L layers, H heads, T tokens that look, S tokens that are looked at
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from glassformer.errors import InputError
@@ -23,6 +24,7 @@ FAINT = 0.04  # weights below are no line
 SHOWN = 6  # steps of a training
 MOST_SMALL = 300  # tokens on a side of a plot without names
 MOST_PANELS = 400
+GROWN = 40  # tokens on a side of a map of a step
 HALF = 0.5
 NUMBERS = 12  # tokens on a side up to which cells show their numbers
 
@@ -219,7 +221,6 @@ def born(looks: Sequence[tuple[int, Trace]], kind: str | None, sentence: int) ->
         tall = 1.6 + max(0.2 * len(head.rows) for _, head, _ in found) + _letters(last.columns)
         figure = Figure(figsize=(max(width, 5), tall), layout="constrained")
         for axes, (step, head, trace) in zip(figure.subplots(1, len(found), squeeze=False)[0], found, strict=True):
-            check_size(len(head.rows), len(head.columns))
             image = _map(axes, head)
             axes.set_xticks(range(len(head.columns)), head.columns, rotation=90, fontsize=7.5, parse_math=False)
             axes.set_yticks(range(len(head.rows)), head.rows, fontsize=7.5, parse_math=False)
@@ -240,7 +241,12 @@ def growing(
         raise InputError("there is nothing to show: no step was looked at")
     last = head_of(looks[-1][1], None, None, kind, sentence)
     layer = layer_of(last.name) or 0
-    return last, [(step, head_of(each, layer, last.head, kind, sentence), each) for step, each in _spread(looks)]
+    return last, [(step, _top(head_of(each, layer, last.head, kind, sentence)), each) for step, each in _spread(looks)]
+
+
+def _top(head: Head) -> Head:
+    """A head over the first tokens: a model that has learned little may write many."""
+    return replace(head, weights=head.weights[:GROWN, :GROWN], rows=head.rows[:GROWN], columns=head.columns[:GROWN])
 
 
 def _spread(looks: Sequence[tuple[int, Trace]]) -> list[tuple[int, Trace]]:
