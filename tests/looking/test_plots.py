@@ -117,7 +117,9 @@ def test_what_is_not_there_is_a_sentence(draw: Any, message: str) -> None:
 
 
 def test_a_trace_without_attention_says_what_it_has() -> None:
-    kept = Stored({"encoder.0.state": [torch.zeros(1, 3, 4)]}, {"encoder.0.state": axes_of(token=None, feature=None)}, {})
+    kept = Stored(
+        {"encoder.0.state": [torch.zeros(1, 3, 4)]}, {"encoder.0.state": axes_of(token=None, feature=None)}, {}
+    )
     with pytest.raises(InputError, match="no attention, or it was not recorded: there is state"):
         Trace(kept).plot.attention()
 

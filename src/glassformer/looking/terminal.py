@@ -29,7 +29,9 @@ COLOURS = {Fate.KEPT: "blue", Fate.PRUNED: "grey58", Fate.FINISHED: "green"}
 def lines_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str], most: int = LOOKED_AT) -> str:
     """A line for each token that looks: the tokens that it looks at most, and their weights."""
     if len(rows) > MOST_LINES:
-        raise InputError(f"there are {len(rows):,} tokens, and {MOST_LINES} lines are shown at most: take a shorter text")
+        raise InputError(
+            f"there are {len(rows):,} tokens, and {MOST_LINES} lines are shown at most: take a shorter text"
+        )
     margin = max(map(cell_len, rows))
     lines = []
     for row, values in zip(rows, weights, strict=True):

@@ -28,7 +28,9 @@ def diff(
         tuple[str, str] | None,
         typer.Option("--checkpoints", metavar="STEP STEP", help="a checkpoint of each run: a step, best or last"),
     ] = None,
-    file: Annotated[Path | None, out("a file to write: .png, .svg, .pdf, .html, .csv; none: the terminal", metavar="FILE")] = None,
+    file: Annotated[
+        Path | None, out("a file to write: .png, .svg, .pdf, .html, .csv; none: the terminal", metavar="FILE")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """Compare two runs on one text: tokens, outputs, scores, the first layer that differs, head by head.

@@ -229,7 +229,7 @@ def born(looks: Sequence[tuple[int, Trace]], kind: str | None, sentence: int) ->
             axes.set_xlabel(wrapped(trace.output, 26), fontsize=7.5, color=GREY, parse_math=False)
         bar = figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.7, aspect=14)
         bar.outline.set_visible(False)
-        figure.suptitle(wrapped(f"{looks[-1][1].input}: {last.title}", 110), fontsize=10, x=0.01, ha="left")
+        figure.suptitle(wrapped(f"{looks[-1][1].input} · {last.title}", 110), fontsize=10, x=0.01, ha="left")
     return figure
 
 
@@ -241,12 +241,15 @@ def growing(
         raise InputError("there is nothing to show: no step was looked at")
     last = head_of(looks[-1][1], None, None, kind, sentence)
     layer = layer_of(last.name) or 0
-    return last, [(step, _top(head_of(each, layer, last.head, kind, sentence)), each) for step, each in _spread(looks)]
+    most = min(len(last.rows) + 2, GROWN)
+    found = [(step, head_of(each, layer, last.head, kind, sentence), each) for step, each in _spread(looks)]
+    return last, [(step, _top(head, most), each) for step, head, each in found]
 
 
-def _top(head: Head) -> Head:
-    """A head over the first tokens: a model that has learned little may write many."""
-    return replace(head, weights=head.weights[:GROWN, :GROWN], rows=head.rows[:GROWN], columns=head.columns[:GROWN])
+def _top(head: Head, most: int) -> Head:
+    """A head over its first tokens: a model that has learned little may write many."""
+    weights = head.weights[:most, :GROWN]
+    return replace(head, weights=weights, rows=head.rows[:most], columns=head.columns[:GROWN])
 
 
 def _spread(looks: Sequence[tuple[int, Trace]]) -> list[tuple[int, Trace]]:
@@ -270,7 +273,7 @@ def _within(width: float, height: float) -> tuple[float, float]:
 
 def _title(figure: Figure, trace: Trace, what: str, with_texts: bool = True) -> None:
     """What is seen, and of which text."""
-    room = max(36, int(figure.get_figwidth() * 14.5))
+    room = max(36, int(figure.get_figwidth() * 15.5))
     lines = [wrapped(heading(trace), room)] * with_texts + [wrapped(f"{what[:1].upper()}{what[1:]}", room)]
     text = "\n".join(line for line in lines if line)
-    figure.suptitle(text, fontsize=9.5, x=0.01, ha="left", parse_math=False)
+    figure.suptitle(text, fontsize=9, x=0.01, ha="left", parse_math=False)

@@ -84,7 +84,7 @@ def embeddings(trace: Trace, stack: str | None, sentence: int) -> Figure:
             _map(axes, vectors, tokens)
             axes.set_title(title)
         figure.suptitle(
-            wrapped(f"{trace.input}: tokens of the {stack}, two principal components", 100),
+            wrapped(f"{trace.input} · tokens of the {stack}, two principal components", 100),
             fontsize=9.5, x=0.01, ha="left", parse_math=False,
         )  # fmt: skip
     return figure
@@ -109,16 +109,31 @@ def _map(axes: Any, vectors: Tensor, tokens: list[str]) -> None:
     across, up = points[:, 0].tolist(), points[:, 1].tolist()
     axes.plot(across, up, color=GREY, linewidth=0.6, alpha=0.5, marker="", zorder=1)
     axes.scatter(across, up, color=BLUE, s=16, zorder=2)
-    for place, text in enumerate(tokens):
-        higher = sum(1 for other in range(place) if tokens[other] == text and _near(points, place, other))
-        offset = (4, 4 + 9 * higher)
+    for place, (text, offset) in enumerate(zip(tokens, _offsets(points, tokens), strict=True)):
         axes.annotate(text, (across[place], up[place]), offset, textcoords="offset points", parse_math=False)
     axes.margins(0.18)
     axes.set(xlabel=f"component 1 ({parts[0]:.0%} of the variance)", ylabel=f"component 2 ({parts[1]:.0%})")
 
 
-def _near(points: Tensor, one: int, other: int) -> bool:
-    return float((points[one] - points[other]).norm()) < 0.02 * float(points.abs().max())
+def _offsets(points: Tensor, tokens: list[str]) -> list[tuple[int, int]]:
+    """Where the name of each point stands beside it, in dots: so that none covers another, if there is room."""
+    spans = (points.amax(dim=0) - points.amin(dim=0)).clamp_min(1e-9)
+    placed = ((points - points.amin(dim=0)) / spans * torch.tensor([200.0, 170.0])).tolist()  # about as many dots
+    taken: list[tuple[float, float, float, float]] = []
+    found = []
+    for (x, y), text in zip(placed, tokens, strict=True):
+        width = 7.0 * len(text)
+        choices = [(side, up) for up in (4, -12, 16, -24, 28, -36) for side in (4, -4 - round(width))]
+        boxes = [(x + side, y + up, x + side + width, y + up + 10) for side, up in choices]
+        best = next((number for number, box in enumerate(boxes) if not any(_meet(box, each) for each in taken)), 0)
+        taken.append(boxes[best])
+        found.append(choices[best])
+    return found
+
+
+def _meet(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    """Whether two boxes (left, bottom, right, top) overlap."""
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def gate_names(trace: Trace, stack: str | None, layer: int) -> list[str]:
@@ -165,7 +180,7 @@ def gates(trace: Trace, stack: str | None, layer: int, sentence: int) -> Figure:
             False
         )
         figure.suptitle(
-            wrapped(f"{trace.input}: gates of {found[0].rsplit('.gates', 1)[0]}", 90),
+            wrapped(f"{trace.input} · gates of {found[0].rsplit('.gates', 1)[0]}", 90),
             fontsize=9.5, x=0.01, ha="left", parse_math=False,
         )  # fmt: skip
     return figure
