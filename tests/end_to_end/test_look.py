@@ -141,15 +141,16 @@ def small(made: dict[str, Any]) -> dict[str, Any]:
     return {**made, "train": {**made.get("train", {}), "steps": 2}}
 
 
+def documents(folder: Path, kind: str) -> dict[str, Any]:
+    return small(stories.recipe(stories.stories(folder / "t.txt", 60), kind, model=SMALL))
+
+
 TASKS: dict[str, Any] = {
     "classification": lambda folder: text_task(folder, {"family": "bert", **SMALL}),
     "recurrent": lambda folder: text_task(folder, {"family": "recurrent", "width": 8, "cell": "lstm"}),
-    "language": lambda folder: small(stories.recipe(stories.stories(folder / "t.txt", 60), "language-modelling", model=SMALL)),
-    "masked": lambda folder: small(stories.recipe(stories.stories(folder / "t.txt", 60), "masked-language-modelling", model=SMALL)),
-    "spans": lambda folder: {
-        **small(stories.recipe(stories.stories(folder / "t.txt", 60), "span-corruption", model=SMALL)),
-        "decode": {"max_length": 8},
-    },
+    "language": lambda folder: documents(folder, "language-modelling"),
+    "masked": lambda folder: documents(folder, "masked-language-modelling"),
+    "spans": lambda folder: {**documents(folder, "span-corruption"), "decode": {"max_length": 8}},
     "answering": lambda folder: small(questions.recipe(questions.written(folder / "q.json", questions.paragraphs(30)))),
     "images": lambda folder: small(labels.image_recipe(labels.folder_of_bars(folder / "images", 12))),
 }  # fmt: skip

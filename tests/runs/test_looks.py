@@ -25,7 +25,7 @@ def asked(**look: Any) -> Any:
     return make_recipe({**MADE, "look": {"texts": TEXTS, "every": 2} | look})
 
 
-class Killed(Exception):
+class Killed(Exception):  # noqa: N818  (it is not an error)
     """Stands for a process that ends without a chance to do anything."""
 
 

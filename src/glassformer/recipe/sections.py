@@ -1,4 +1,4 @@
-"""The sections that every recipe has, whatever its task, source and family: data, tokenizer, tune, train, look, …"""
+"""The sections that every recipe has, whatever its task, source and family: data, tokenizer, tune, train and others."""
 
 from __future__ import annotations
 

@@ -56,8 +56,10 @@ def positions(trace: Trace, stack: str | None, sentence: int) -> Figure:
         left.set_yticks(range(len(tokens)), [f"{text}  {place}" for place, text in enumerate(tokens)], parse_math=False)
         left.set(xlabel="feature", title=f"What is added for each position ({stack_of(name)})")
         figure.colorbar(image, ax=left, shrink=0.8).outline.set_visible(False)
-        image = right.imshow(alike(x).numpy(), cmap=TWO_SIDED, vmin=-1, vmax=1, interpolation="nearest")
-        right.set(xlabel="position", title="How alike positions are (cosine)")
+        image = right.imshow(alike(x).numpy(), cmap=TWO_SIDED, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+        right.set(xlabel="position", title="How alike they are (cosine)")
+        for axis in (right.xaxis, right.yaxis):
+            axis.get_major_locator().set_params(integer=True)
         figure.colorbar(image, ax=right, shrink=0.8).outline.set_visible(False)
         for axes in (left, right):
             axes.grid(visible=False)
@@ -96,7 +98,7 @@ def _is_end(name: str) -> bool:
 
 
 def flattened(x: Tensor) -> tuple[Tensor, list[float]]:
-    """Vectors (T, D) in the plane of their two largest principal components, (T, 2), and their parts of the variance."""
+    """Vectors (T, D) in the plane of their two largest principal components, (T, 2), with the variance of each."""
     centred = x - x.mean(dim=0)
     _, values, directions = torch.linalg.svd(centred, full_matrices=False)
     parts = values.square() / values.square().sum().clamp_min(1e-30)
