@@ -1,7 +1,11 @@
 """Letters of all scripts: a font is found, or a sentence says which letters none has."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 from matplotlib import font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from glassformer.looking import fonts
@@ -41,15 +45,13 @@ def test_a_font_that_has_a_letter_is_used_after_the_first(monkeypatch: pytest.Mo
 
 def test_right_to_left_text_is_drawn_from_right_to_left() -> None:
     """The first letter of a Hebrew word stands at its right end: the picture is that of its letters turned round."""
-    import numpy as np
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    def ink(text: str) -> np.ndarray:
+    def ink(text: str) -> Any:
         figure = Figure(figsize=(2, 1))
         canvas = FigureCanvasAgg(figure)
         figure.text(0.1, 0.4, text, fontsize=20)
-        canvas.draw()
-        return np.asarray(canvas.buffer_rgba())[..., 0] < 128
+        canvas.draw()  # type: ignore[no-untyped-call]
+        return np.asarray(canvas.buffer_rgba())[..., 0] < 128  # type: ignore[no-untyped-call]
 
     marked = ink("אא|")  # ends at the left
     columns = np.flatnonzero(marked.any(axis=0))

@@ -110,9 +110,9 @@ def compare(one: Any, two: Any, text: str) -> Comparison:
     else:
         other = two.forced(items[1])
         notes.append("the runs have different tokenizers: what can be compared is compared word by word")
-    traces = [_recorded(run, each) for run, each in ((one, forced), (two, other))]
+    ours, theirs = _recorded(one, forced), _recorded(two, other)
     if alike[0] != alike[1]:
-        traces = [trace.words() if trace.about.words else trace for trace in traces]
+        ours, theirs = (trace.words() if trace.about.words else trace for trace in (ours, theirs))
     outputs = _output(one, items[0]), _output(two, items[1])
     stack = next(iter(forced.tokens))
     return Comparison(
@@ -120,8 +120,8 @@ def compare(one: Any, two: Any, text: str) -> Comparison:
         outputs,
         (forced.tokens[stack][0], next(iter(other.tokens.values()))[0]),
         _scores(one, two, items, forced, alike[0] == alike[1]),
-        _streams(*traces, notes),
-        _heads(*traces, notes),
+        _streams(ours, theirs, notes),
+        _heads(ours, theirs, notes),
         list(dict.fromkeys(notes)),
     )
 

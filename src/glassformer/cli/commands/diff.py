@@ -47,8 +47,8 @@ def diff(
         check_new_file(file, "difference.html")
         check_ending(file, ENDINGS)
     steps = checkpoints or (None, None)
-    runs = [load(folder, device, checkpoint=step) for folder, step in zip((first, second), steps, strict=True)]
-    found = compare(*runs, text)
+    one, two = (load(folder, device, checkpoint=step) for folder, step in zip((first, second), steps, strict=True))
+    found = compare(one, two, text)
     names = [f"{folder}{f' at {step}' if step else ''}" for folder, step in zip((first, second), steps, strict=True)]
     if file is None:
         _say(found, names)
