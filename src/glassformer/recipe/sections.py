@@ -1,4 +1,4 @@
-"""The sections that every recipe has, whatever its task, source and family: data, tokenizer, tune, train, decode."""
+"""The sections that every recipe has, whatever its task, source and family: data, tokenizer, tune, train and others."""
 
 from __future__ import annotations
 
@@ -108,6 +108,15 @@ class Train(Section):
     seed: Seed = Field(0, description="weights, order and dropout")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     strategy: Literal["ddp", "fsdp"] = Field("ddp", description="how processes share the work, under torchrun")
+
+
+class Look(Section):
+    """Which texts are looked at while the model is trained, so that attention can be watched being born."""
+
+    texts: Annotated[tuple[str, ...], Field(max_length=8)] = Field(
+        (), description="texts, 8 at most; looks/STEP.trace in the run folder has the attention over them"
+    )
+    every: Count = Field(500, description="steps between looks; the first is before training, the last after it")
 
 
 class Decode(Section):
