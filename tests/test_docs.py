@@ -102,7 +102,17 @@ def test_tasks_run_as_their_pages_show(page: str, tmp_path: Path, monkeypatch: p
         assert run.evaluate(run.examples("test")).scores.accuracy > 0.9  # type: ignore[attr-defined]
 
 
-LOOKING = ("trace", "causal", "attention", "residual", "attribution", "representations", "recurrent")
+LOOKING = (
+    "trace",
+    "causal",
+    "figures",
+    "training",
+    "attention",
+    "residual",
+    "attribution",
+    "representations",
+    "recurrent",
+)
 
 
 @pytest.mark.parametrize("page", LOOKING)

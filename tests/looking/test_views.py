@@ -12,6 +12,7 @@ import torch
 from rich.text import Text
 
 import glassformer as gf
+from glassformer.cli.commands.look import WHAT
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.looking.exporting import check_ending, export, page, table
 from glassformer.looking.trace import Trace
@@ -120,3 +121,7 @@ def test_patching_compares_with_another_text(tmp_path: Path) -> None:
     assert len((tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()) == 1 + found.effects.numel()
     with pytest.raises(InputError, match="patching is no trace"):
         export(tmp_path / "x.trace", view, found, Choice())
+
+
+def test_the_help_of_the_command_names_every_view() -> None:
+    assert WHAT.split(", ") == list(VIEWS)

@@ -19,7 +19,7 @@ from glassformer.looking.trace import Trace
 from glassformer.tasks.run import Run
 
 FOLDER = "looks"
-LONGEST = 128  # tokens of a text: the weights of 48 heads over two such texts take 1.5 MB
+LONGEST = 128  # tokens of a text: the weights of 48 heads over such a text take 1.5 MB
 
 
 class Looks:
