@@ -229,6 +229,8 @@ def test_patches_are_laid_over_the_image() -> None:
     assert images(trace.plot.patches())[0] == pytest.approx(np.full((2, 2), 0.25))  # the mean of heads
     over = images(trace.plot.patches(np.zeros((4, 4, 1), dtype=np.uint8), head=1))
     assert [each.shape for each in over[:3]] == [(4, 4), (4, 4), (2, 2)]
+    coloured = images(trace.plot.patches(np.zeros((4, 4, 3), dtype=np.uint8), head=1))
+    assert [each.shape for each in coloured[:3]] == [(4, 4, 3), (4, 4), (2, 2)]  # grey under the weights
 
 
 def test_effects_are_a_map_of_points_and_positions() -> None:

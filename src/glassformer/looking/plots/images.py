@@ -60,8 +60,9 @@ def patches(trace: Trace, image: Any, layer: int | None, head: int | None, sente
         over: dict[str, Any] = {}
         if image is not None:
             pixels = np.asarray(image).squeeze()
-            for axes in panels:
-                axes.imshow(pixels, cmap="gray", extent=extent, interpolation="nearest")
+            grey = pixels.mean(axis=-1) if pixels.ndim > 2 else pixels  # under the weights, colours would mix
+            for axes, shown in zip(panels, (pixels, grey), strict=True):
+                axes.imshow(shown, cmap="gray", extent=extent, interpolation="nearest")
             over = {"alpha": 0.6}
         drawn = panels[-1].imshow(weights.numpy(), cmap=WARM, vmin=0, extent=extent, interpolation="nearest", **over)
         for axes in panels:
@@ -69,6 +70,6 @@ def patches(trace: Trace, image: Any, layer: int | None, head: int | None, sente
             axes.grid(visible=False)
         bar = figure.colorbar(drawn, ax=panels, label="weight of the class token", shrink=0.8)
         bar.outline.set_visible(False)
-        title = wrapped("\n".join(filter(None, (heading(trace), what))), 80)
+        title = wrapped(" · ".join(filter(None, (heading(trace), what))), 80)
         figure.suptitle(title, fontsize=9.5, x=0.01, ha="left", parse_math=False)
     return figure
