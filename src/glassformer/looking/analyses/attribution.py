@@ -200,7 +200,7 @@ class _Case:
     @torch.no_grad()
     def several(self, inputs: list[Tensor]) -> Tensor:
         """f of each output for several inputs (A, T, D), (A, R)."""
-        parts = zip(*(x.split(TOGETHER) for x in inputs), strict=True)
+        parts = zip(*(torch.split(x, TOGETHER) for x in inputs), strict=True)
         return torch.cat([self._explained(list(some), len(some[0])).cpu() for some in parts])
 
     def _explained(self, inputs: list[Tensor], count: int) -> Tensor:
