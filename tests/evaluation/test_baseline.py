@@ -22,6 +22,7 @@ def test_what_it_cannot_learn_from_is_no_baseline(monkeypatch: pytest.MonkeyPatc
         (TRAIN, [], labels, "no test texts"),
         ([("!", "fruit"), ("?", "tool")], TRAIN, labels, "no text has a word, or all texts have the same label"),
         (TRAIN[:2], TRAIN, labels, "no text has a word, or all texts have the same label"),
+        ([*TRAIN, ("saw", "tooL")], TRAIN, labels, "'tooL' is no label of the model"),
         (TRAIN, TRAIN, [*labels, *map(str, range(199))], "too long with 201 labels: the maximum is 200"),
     ):
         with pytest.raises(InputError, match=complaint):

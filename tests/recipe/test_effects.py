@@ -173,13 +173,14 @@ OTHER: dict[str, Any] = {
     "decode.batch": 1, "decode.length_penalty": -3.0, "decode.max_length": 2, "decode.beam": 1,
     "decode.temperature": 1.0, "decode.top_k": 1, "decode.top_p": 0.01, "decode.min_p": 1.0, "decode.min_length": 3,
     "decode.repetition_penalty": 9.0, "decode.no_repeat_ngram": 1, "tokenizer.dropout": 0.9,
-    "task.name_words": (("the", "a"),),
+    "task.name_words": (("the", "a"),), "look.texts": ("the a",),
 }  # fmt: skip
 # What no result shows, and where a test holds what it does instead.
 ELSEWHERE = {
     "data.workers": "tests/data/test_preparing.py",
     "train.compile": "tests/training/test_loss.py",
     "train.max_bad_steps": "tests/training/test_loop.py",
+    "look.every": "tests/runs/test_looks.py",
     "decode.early_stopping": "tests/parity/test_generation_settings.py",
     "decode.min_length": "tests/parity/test_generation_settings.py",
     "decode.renormalise": "tests/parity/test_generation_settings.py",
@@ -299,7 +300,8 @@ def trained_with(recipe: Recipe, folder: Path, use: Callable[[Any], object] | No
     measured = [{key: each[key] for key in each if key not in CLOCK} for each in records]
     files = [(folder / name).read_bytes() for name in ("model.safetensors", "config.json")]
     checkpoints = sorted(path.name for path in folder.glob("checkpoints/*"))
-    return [[str(each.message) for each in said], measured, files, checkpoints, used, shapes]
+    looks = sorted(path.name for path in folder.glob("looks/*"))
+    return [[str(each.message) for each in said], measured, files, checkpoints, looks, used, shapes]
 
 
 def outcome(asked: dict[str, Any], rows: bool, folder: Path, use: Callable[[Any], object] | None) -> list[Any]:
@@ -352,7 +354,7 @@ def silent_keys(
 
 
 def keys_of(recipe: Recipe) -> list[str]:
-    sections = {name: type(getattr(recipe, name)) for name in ("data", "tokenizer", "tune", "train", "decode")}
+    sections = {name: type(getattr(recipe, name)) for name in ("data", "tokenizer", "tune", "train", "look", "decode")}
     return [f"{name}.{key}" for name, section in sections.items() for key in section.model_fields]
 
 
@@ -401,7 +403,7 @@ def test_a_key_without_effect_is_a_warning_that_says_why() -> None:
 def test_every_rule_names_keys_that_exist() -> None:
     recipe = make_recipe(letters(IDLE))
     known = {
-        f"{name}.{key}" for name in ("data", "tokenizer", "tune", "train", "decode")
+        f"{name}.{key}" for name in ("data", "tokenizer", "tune", "train", "look", "decode")
         for key in type(getattr(recipe, name)).model_fields
     }  # fmt: skip
     patterns = [pattern for some, _ in effects_of_keys.RULES for pattern in some]

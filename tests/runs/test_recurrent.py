@@ -41,6 +41,7 @@ def test_a_translator_is_trained_loaded_and_used(cell: str, attention: str, tmp_
     assert loaded.evaluate(run.examples("test")[:20], int8=True).perplexity > 1
     seen = loaded.look(texts[0])
     assert seen.kinds == ([] if attention == "none" else ["decoder.cross"])
+    assert (loaded.attention_picture(run.examples("test")) is None) == (attention == "none")
     if seen.kinds:
         axes = seen.axes("decoder.cross")
         assert seen["decoder.cross"].shape == (1, 1, len(axes["token"]), len(axes["key"]))

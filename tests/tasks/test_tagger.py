@@ -11,7 +11,8 @@ import glassformer as gf
 from glassformer.data import Report
 from glassformer.data.source import SPLITS, Split
 from glassformer.data.sources.generated import GrammarSource
-from glassformer.errors import ConfigurationError, DataError, InputError
+from glassformer.errors import ConfigurationError, DataError, InputError, RecipeError
+from glassformer.recipe import make_recipe
 from glassformer.runs import export_run
 from glassformer.tasks.tagging import TaggedText, Tagger
 
@@ -158,3 +159,11 @@ def test_a_recurrent_model_has_no_attention_to_look_at(trained: Tagger) -> None:
     with pytest.raises(InputError, match=r"^no encoder.self attention was recorded: the model has no attention, or"):
         look.attention("encoder.self")
     assert look["encoder.0.state"].shape[:2] == (1, len(trained.read("they can fish")))
+
+
+@pytest.mark.parametrize("kind", ["tagging", "classification"])
+def test_a_row_has_room_for_a_token_between_start_and_end(kind: str) -> None:
+    table = {"task": {"kind": kind}, "source": {"kind": "tsv", "train": "t.tsv"}}
+    make_recipe({**table, "data": {"max_tokens": 3}})
+    with pytest.raises(RecipeError, match=f"data.max_tokens is 2: for {kind} it is at least 3"):
+        make_recipe({**table, "data": {"max_tokens": 2}})

@@ -23,6 +23,9 @@ def baseline(train: Examples, test: Examples, labels: list[str]) -> ClassScores:
         raise ConfigurationError(f"{BASELINE} needs scikit-learn: pip install 'glassformer[tasks]'")
     if not train or not test:
         raise InputError(f"{BASELINE} has no {'test' if train else 'training'} texts")
+    strange = next((label for _, label in train if label not in labels), None)
+    if strange is not None:
+        raise InputError(f"{BASELINE} cannot be fitted: {strange[:40]!r} is no label of the model")
     if len(labels) > MOST_LABELS:
         raise InputError(f"{BASELINE} takes too long with {len(labels):,} labels: the maximum is {MOST_LABELS}")
     from sklearn.feature_extraction.text import TfidfVectorizer

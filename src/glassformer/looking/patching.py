@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +25,9 @@ from glassformer.looking.editing import intervene
 from glassformer.looking.points import Names, find_all, points_of, stack_of
 from glassformer.looking.recording import record
 from glassformer.looking.trace import Groups, Texts, Trace, optional
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Metric = Callable[[Tensor], Any]  # logits of one text, (T, V) or (V), to a number
 Over = Literal["positions", "heads"]
@@ -66,9 +69,27 @@ class Effects:
         row, column = divmod(int(self.effects.argmax()), self.effects.shape[1])
         return self.points[row], column
 
+    @property
+    def plot(self) -> EffectPlots:
+        """The effects as a figure: `found.plot.patching()`."""
+        return EffectPlots(self)
+
     def pandas(self) -> Any:
         """The effects as a DataFrame: a row for each point, a column for each position or head."""
         return optional("pandas").DataFrame(self.effects.numpy(), index=self.points, columns=self.labels)
+
+
+@dataclass(frozen=True)
+class EffectPlots:
+    """The figure of effects: `found.plot`."""
+
+    found: Effects
+
+    def patching(self) -> Figure:
+        """A heat map of how much of the clean answer comes back, over points and positions or heads."""
+        from glassformer.looking.plots.vectors import effects
+
+        return effects(self.found)
 
 
 def patching(

@@ -155,7 +155,7 @@ class Recording(Kept):
             pieces = [each[sentence].narrow(token, 0, decoding.read_of(sentence)) for each in before]
             pieces += [steps[number][row].narrow(token, beam, 1) for number, row, beam in way]
             rows.append(_together(pieces, token, ".self." in name and "key" in axes))
-        return _padded(rows, PADDING if name.endswith("tokens") else 0)
+        return padded(rows, PADDING if name.endswith("tokens") else 0)
 
 
 def _together(pieces: list[Tensor], token: int, growing: bool) -> Tensor:
@@ -166,7 +166,7 @@ def _together(pieces: list[Tensor], token: int, growing: bool) -> Tensor:
     return torch.cat(pieces, dim=token)
 
 
-def _padded(rows: list[Tensor], value: float) -> Tensor:
+def padded(rows: list[Tensor], value: float) -> Tensor:
     """Tensors of different lengths as one, filled up at the ends."""
     sizes = [max(lengths) for lengths in zip(*(row.shape for row in rows), strict=True)]
 

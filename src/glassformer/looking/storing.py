@@ -6,6 +6,7 @@ several calls is called `NAME#CALL`.
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -59,9 +60,22 @@ def save(trace: Trace, path: Path) -> Path:
     try:
         with replacing(path) as new:
             save_file({name: x.contiguous() for name, x in tensors.items()}, new, metadata)
+            _in_order(new)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or _reason(error)}") from None
     return path
+
+
+def _in_order(path: Path) -> None:
+    """Put the keys of the header in order, which safetensors writes in any: the same trace is the same file."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        table = json.loads(file.read(length))
+        table["__metadata__"] = dict(sorted(table["__metadata__"].items()))
+        text = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode().ljust(length)
+        if len(text) == length:
+            file.seek(8)
+            file.write(text)
 
 
 def load_trace(path: str | Path) -> Trace:

@@ -7,7 +7,7 @@ too, so that a chart survives a grey printer.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,14 +23,17 @@ INK = "#111111"  # of letters on a bright colour; what is BLACK is light on a da
 COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MAP = "viridis"  # from little to much
+HEAT = "Blues"  # the same for attention: paper where there is none, so that a slide or a printed page stays light
 TWO_SIDED = "RdBu_r"  # from below zero to above
 
 
 @contextmanager
-def chart_style() -> Iterator[None]:
-    """Charts that are drawn inside this context have the common style."""
+def chart_style(texts: Iterable[str] = ()) -> Iterator[None]:
+    """Charts that are drawn inside this context have the common style, and fonts with the letters of some texts."""
     import matplotlib as mpl
     from cycler import cycler
+
+    from glassformer.looking.fonts import families
 
     settings: dict[Any, Any] = {
         "axes.prop_cycle": cycler(color=COLOURS, marker=MARKERS),
@@ -42,6 +45,7 @@ def chart_style() -> Iterator[None]:
         "axes.titlelocation": "left",
         "axes.labelsize": 9.5,
         "figure.constrained_layout.w_pad": 0.1,
+        "font.family": families(texts),
         "font.size": 9.5,
         "grid.alpha": 0.25,
         "image.cmap": MAP,

@@ -28,6 +28,7 @@ from glassformer.parts.observing import Axes
 
 if TYPE_CHECKING:
     from glassformer.decoding.tree import BeamTree
+    from glassformer.looking.plots import Plots
 
 Texts = list[list[str]]  # of each sentence, of each token
 Groups = list[list[list[int]]]  # of each sentence, of each word: its tokens
@@ -223,6 +224,13 @@ class Trace:
             raise InputError(f"there is no sentence {sentence}: the trace has {len(values)}")
         found: NDArray[Any] = values[sentence]
         return found
+
+    @property
+    def plot(self) -> Plots:
+        """Figures of what was recorded: `trace.plot.heads()`, `trace.plot.attention(layer, head)` and others."""
+        from glassformer.looking.plots import Plots
+
+        return Plots(self)
 
     def save(self, path: str | Path) -> Path:
         """Write the trace as one file, which `gf.load_trace` opens without the model."""

@@ -126,6 +126,8 @@ RULES: list[tuple[tuple[str, ...], Reason]] = [
     (("data.valid",), _own_split("valid")),
     (("data.test",), _own_split("test")),
     (("data.seed",), _nothing_split_off),
+    (("look.*",), lambda recipe: None if recipe.task.tokenizers else "no texts are read, but images"),
+    (("look.every",), lambda recipe: None if recipe.look.texts else "look.texts names no text"),
 ]
 
 
@@ -133,7 +135,7 @@ def without_effect(recipe: Recipe) -> dict[str, str]:
     """The keys that change nothing in this recipe, and why."""
     keys = [
         f"{section}.{key}"
-        for section in ("data", "tokenizer", "tune", "train", "decode")
+        for section in ("data", "tokenizer", "tune", "train", "look", "decode")
         for key in type(getattr(recipe, section)).model_fields
     ]
     by_rule = [(patterns, reason(recipe)) for patterns, reason in RULES]

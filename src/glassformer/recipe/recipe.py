@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from glassformer.recipe.model import Pretrained
-from glassformer.recipe.sections import Data, Decode, Tokenizer, Train, Tune
+from glassformer.recipe.sections import Data, Decode, Look, Tokenizer, Train, Tune
 from glassformer.recipe.values import Section
 from glassformer.registry import FAMILIES, SOURCES, TOKENIZERS
 
@@ -23,6 +23,7 @@ class Recipe(Section):
     model: Any  # Fresh or Pretrained
     tune: Tune = Tune()
     train: Train = Train()
+    look: Look = Look()
     decode: Decode = Decode()
 
     @property

@@ -1,4 +1,4 @@
-"""The sections that every recipe has, whatever its task, source and family: data, tokenizer, tune, train, decode."""
+"""The sections that every recipe has, whatever its task, source and family: data, tokenizer, tune, train and others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Data(Section):
     views: Count = Field(
         1, description="how often each training example is prepared, varied anew each time; an epoch has all views"
     )
-    workers: Annotated[Whole, Field(ge=0)] = Field(0, description="processes that tokenise; 0: one per core")
+    workers: Place = Field(0, description="processes that tokenise; 0: one per core")
 
 
 class Tokenizer(Section):
@@ -86,7 +86,7 @@ class Train(Section):
     schedule: Literal["inverse-sqrt", "cosine", "linear", "constant", "wsd"] = Field(
         "inverse-sqrt", description="how the learning rate falls after warm-up; wsd: warm-up, stable, decay"
     )
-    warmup: Annotated[Whole, Field(ge=0)] = Field(400, description="steps in which the learning rate rises")
+    warmup: Place = Field(400, description="steps in which the learning rate rises")
     decay: Fraction = Field(0.2, description="wsd: the last fraction of the steps, in which the learning rate falls")
     clip: Annotated[Number, Field(ge=0)] = Field(1.0, description="gradient clipping by norm; 0: none")
     smoothing: Fraction = Field(0.1, description="label smoothing")
@@ -96,14 +96,10 @@ class Train(Section):
     precision: Literal["float32", "bf16"] = Field("float32", description="of the forward pass")
     compile: Switch = Field(False, description="torch.compile the model")
     ema: Fraction = Field(0.0, description="decay of the moving average of weights; 0: none")
-    average: Annotated[Whole, Field(ge=0)] = Field(
-        0, description="number of last checkpoints whose weights are averaged at the end"
-    )
+    average: Place = Field(0, description="number of last checkpoints whose weights are averaged at the end")
     validate_every: Count = Field(500, description="steps between validations")
     validate_sentences: Count = Field(500, description="validation examples that are also decoded and scored, at most")
-    patience: Annotated[Whole, Field(ge=0)] = Field(
-        0, description="validations without progress before stopping; 0: never"
-    )
+    patience: Place = Field(0, description="validations without progress before stopping; 0: never")
     watch: str = Field("loss", description="the loss or score by which progress is measured")
     save_every: Count = Field(500, description="steps between checkpoints")
     keep: Count = Field(3, description="checkpoints kept, besides the best")
@@ -112,6 +108,15 @@ class Train(Section):
     seed: Seed = Field(0, description="weights, order and dropout")
     device: str = Field("auto", description="auto, cpu, cuda, cuda:1, mps")
     strategy: Literal["ddp", "fsdp"] = Field("ddp", description="how processes share the work, under torchrun")
+
+
+class Look(Section):
+    """Which texts are looked at while the model is trained, so that attention can be watched being born."""
+
+    texts: Annotated[tuple[str, ...], Field(max_length=8)] = Field(
+        (), description="texts, 8 at most; looks/STEP.trace in the run folder has the attention over them"
+    )
+    every: Count = Field(500, description="steps between looks; the first is before training, the last after it")
 
 
 class Decode(Section):

@@ -24,6 +24,7 @@ from glassformer.recipe import Recipe, Tune, same, with_absolute_paths
 from glassformer.runs import folder as files
 from glassformer.runs.building import build, prepare_corpus
 from glassformer.runs.embedding import fill
+from glassformer.runs.looks import Looks
 from glassformer.runs.metrics import recording
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.run import Run, by_length
@@ -78,6 +79,9 @@ def train(
         torch.manual_seed(recipe.train.seed)
         model = _tuned(build(recipe, corpus.assets), recipe.tune)
         _check_beam(recipe, model)
+        looks = (
+            Looks(recipe.task.Run(recipe, model, corpus.assets, out), recipe.look.texts) if recipe.look.texts else None
+        )
         filled = None
         if recipe.pretrained is None and getattr(recipe.model, "embeddings", None) is not None:
             filled = fill(model, recipe.model, corpus.assets.tokenizers[0], rows)
@@ -87,7 +91,7 @@ def train(
                 listener.say(str(filled))
         whole = resume and (out / files.WEIGHTS).is_file() and damage(out) is None
         place.alone(lambda: _write_setting(recipe, out, corpus, model))
-        return _learn(recipe, out, corpus, model, place, resume, whole, listener)
+        return _learn(recipe, out, corpus, model, place, resume, whole, listener, looks)
 
 
 def _tuned(model: nn.Module, section: Tune) -> nn.Module:
@@ -107,6 +111,7 @@ def _learn(
     resume: bool,
     whole: bool,
     listener: Listener,
+    looks: Looks | None,
 ) -> Run:
     """The training itself, and the weights that come of it; `whole`: there are such weights, and they are undamaged."""
     task, options = recipe.task, recipe.train
@@ -137,9 +142,21 @@ def _learn(
                 log.look(current)
             return found if training_loss is None else {**found, TRAIN_LOSS: training_loss(model)}
 
-        unfreeze = recipe.tune.every if recipe.tune.mode == "unfreeze" else 0
+        if looks is not None:
+            place.alone(lambda: looks.forget(_saved(out) if resume else 0))
         trainer = Trainer(
-            model, batches, options, out, task.loss, validate if examples else None, log, place, listener.tick, unfreeze
+            model,
+            batches,
+            options,
+            out,
+            task.loss,
+            validate if examples else None,
+            log,
+            place,
+            listener.tick,
+            unfreeze=recipe.tune.every if recipe.tune.mode == "unfreeze" else 0,
+            look=looks,
+            look_every=recipe.look.every,
         )
         trainer.run(resume)
     run.model = trainer.model.eval()

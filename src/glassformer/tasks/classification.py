@@ -118,6 +118,19 @@ class Classifier(Labeller):
             raise InputError(f"there is nothing to classify in {text!r}")
         return [self.normalised(part) for part in parts]
 
+    def item(self, text: str) -> Text:
+        """The text, or the two with a tab between that the run reads together."""
+        parts = tuple(text.split("\t", self.texts - 1)) if self.texts > 1 else tuple(text.split("\t"))
+        if len(parts) != self.texts:
+            expected = "one text, without a tab" if self.texts == 1 else "two texts with a tab between"
+            raise InputError(f"this run was trained on {expected}: found {len(parts)}")
+        if not all(part.strip() for part in parts):
+            raise InputError(f"the {'second' if parts[0].strip() else 'first'} text is empty")
+        return parts if self.texts > 1 else text
+
+    def cuts(self, text: Text) -> bool:
+        return bool(self._framed([text])[1])
+
     def read(self, text: Text) -> list[int]:
         return self._framed([text])[0][0]
 
@@ -156,6 +169,7 @@ class ClassificationTask(Task):
         "decode.*": "nothing is written",
     }
     framed: ClassVar[bool] = True
+    least: ClassVar[int] = 3  # start, a token, end
     keeps_sample: ClassVar[bool] = True
     Example: ClassVar[type[Labelled]] = Labelled
     loss: ClassVar[Loss] = staticmethod(classification_loss)

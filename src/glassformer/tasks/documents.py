@@ -50,15 +50,6 @@ class DocumentTask(Task):
     reads: ClassVar[tuple[type, ...]] = (Document, Columns)
     unused: ClassVar[Mapping[str, str]] = UNUSED
     Example: ClassVar[type[Document]] = Document
-    least: ClassVar[int] = 1  # tokens in the shortest row
-
-    def check(self, recipe: Recipe) -> None:
-        """A row must have room for a token to predict."""
-        super().check(recipe)
-        if recipe.data.max_tokens < self.least:
-            raise ValueError(
-                f"data.max_tokens is {recipe.data.max_tokens}: for {self.kind} it is at least {self.least}"
-            )
 
     def file_source(self, path: str, recipe: Recipe) -> dict[str, Any]:
         """A text file, cut into documents as in training."""

@@ -100,6 +100,7 @@ class Run:
     options: ClassVar[frozenset[str]] = frozenset()  # what `evaluate` takes beside examples: beam, int8, rouge
     reads_images: ClassVar[bool] = False  # it reads files, and `evaluate` can leave some out and tell `complain` so
     attention_kind: ClassVar[str] = "encoder.self"  # the attention that is shown first
+    searches: ClassVar[bool] = False  # `look` takes a beam
     opens_with: ClassVar[str] = ""  # the classes of `transformers` that open what is exported
     exports: ClassVar[dict[str, Any]] = {}  # what else `Exported` is told
 
@@ -288,6 +289,14 @@ class Run:
         raise InputError(f"{self.path or 'this run'} does not {verb}: it was trained for {self.task.kind}")
 
     # --- looking inside
+
+    def item(self, text: str) -> Any:
+        """What is worked with, given in a line of text: the text itself, two texts, the name of an image."""
+        return text
+
+    def cuts(self, text: Any) -> bool:
+        """Whether only the beginning of a text is read."""
+        return False
 
     def read(self, text: Any) -> list[int]:
         """A text as the tokens that the model reads."""

@@ -274,6 +274,7 @@ class TaggingTask(Task):
         "decode.*": "nothing is written",
     }
     framed: ClassVar[bool] = True
+    least: ClassVar[int] = 3  # start, a token, end
     Example: ClassVar[type[TaggedText]] = TaggedText
     loss: ClassVar[Loss] = staticmethod(token_loss)
     Run: ClassVar[type[Run]] = Tagger

@@ -53,6 +53,7 @@ class Task(Section):
 
     # Its examples
     Example: ClassVar[type[Any]]
+    least: ClassVar[int] = 1  # tokens in the shortest row
     framed: ClassVar[bool] = False  # whether texts have a start, and an end after each, as encoders expect
     drawn: ClassVar[set[str]] = set()  # options that matter in training only, not for the prepared rows
     varies: ClassVar[bool] = False  # whether training examples can be varied: see `varied`
@@ -81,6 +82,10 @@ class Task(Section):
 
     def check(self, recipe: Recipe) -> None:
         """Refuse sections that do not go with the task, by a ValueError."""
+        if recipe.data.max_tokens < self.least:
+            raise ValueError(
+                f"data.max_tokens is {recipe.data.max_tokens}: for {self.kind} it is at least {self.least}"
+            )
         if recipe.data.max_tokens >= recipe.train.batch_tokens:
             raise ValueError(
                 "data.max_tokens must be below train.batch_tokens: the longest example and its end fit into no batch"

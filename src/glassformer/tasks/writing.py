@@ -165,6 +165,7 @@ class SourceReader(Writer):
     """A run whose model reads a source and writes a target: looking at it follows the beam that was chosen."""
 
     attention_kind: ClassVar[str] = "decoder.cross"
+    searches: ClassVar[bool] = True
 
     def look(
         self,
@@ -183,7 +184,8 @@ class SourceReader(Writer):
         with record(self.model, keep, layers, heads) as trace:
             ((found, *_),) = self.outputs([ids], [self.limits], beam)
         forced = self.forced(text, found.tokens, found.finished)
-        about = self.description(text, forced.tokens, forced.words)
+        beams = [self.target.tokens([node.token for node in tree.nodes]) for tree in trace.beams]
+        about = self.description(text, {**forced.tokens, **({"beams": beams} if beams else {})}, forced.words)
         return trace.described(replace(about, output=self.output_text(text, found.tokens)))
 
     def forced(self, text: Any, written: Sequence[int] | None = None, finished: bool = True) -> Forced:

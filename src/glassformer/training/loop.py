@@ -32,7 +32,7 @@ from glassformer.training.devices import check_bf16, memory, resolve
 from glassformer.training.distribution import Distribution, whole
 from glassformer.training.meter import Meter, Pace
 from glassformer.training.optimisers import optimiser
-from glassformer.training.protocols import Batches, Log, Outcome, Reason, Validate
+from glassformer.training.protocols import Batches, Log, Look, Outcome, Reason, Validate
 from glassformer.training.schedules import UNKNOWN, schedule
 from glassformer.training.tuning import Unfreezing
 
@@ -50,8 +50,9 @@ class Trainer:
 
     `validate` gets the model, on rank 0 only. `log` gets a dictionary every `log_every` steps and after each
     validation, `tick` a small one after every step, with the values of a log at most once a second. `loss` is the loss
-    of the task. With `unfreeze`, one more block is trained every `unfreeze` steps, starting at the top. `clock` tells
-    the seconds. After `run`, `model` has the weights for use.
+    of the task. With `unfreeze`, one more block is trained every `unfreeze` steps, starting at the top. `look` gets the
+    model and the step before the first step and then every `look_every` steps, on rank 0 only. `clock` tells the
+    seconds. After `run`, `model` has the weights for use.
     """
 
     def __init__(
@@ -66,9 +67,12 @@ class Trainer:
         distribution: Distribution | None = None,
         tick: Log | None = None,
         unfreeze: int = 0,
+        look: Look | None = None,
+        look_every: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.batches, self.options, self.validate, self.log, self.tick = batches, options, validate, log, tick
+        self.look, self._look_every = look, look_every
         self.distribution = Distribution(resolve(options.device)) if distribution is None else distribution
         self.device = self.distribution.device
         if options.precision == "bf16":
@@ -112,11 +116,15 @@ class Trainer:
         self._load_or_seed(resume)
         if self.validate is not None and self._validated < self.step and self._validation_due():
             self._validate_and_save(self.validate)  # which a signal had interrupted
+        if self.step == 0:
+            self._look()
         reason = self._reason()
         batches = self.batches.for_rank(self.distribution.rank, self.distribution.world)
         while (self.steps is None or self.step < self.steps) and reason == "steps":
             stop = self.advance(batches)
             fixing, began = self.steps is None and self._measured_enough(), self._clock()
+            if self._due(self._look_every):
+                self._look()  # before anything is saved: what a checkpoint has behind it was looked at
             if self._due(options.log_every):
                 self._report()
             if self.validate is not None and (fixing or self._validation_due()):
@@ -311,13 +319,26 @@ class Trainer:
             self._best, self._stale = (value, self.step), 0
             self._save()
 
-    def _call_validate(self, validate: Validate) -> dict[str, float]:
+    def _look(self) -> None:
+        """Look at the model on rank 0, with the weights that validation sees."""
+        if self.look is None:
+            return
+        look = self.look
+        with nullcontext() if self._average is None else self._average.applied():
+            self._gather()
+            self.distribution.alone(lambda: self._evaluating(lambda: look(self.model, self.step)))
+
+    def _evaluating(self, work: Callable[[], Any]) -> Any:
+        """Do something with the model as it is in use: without dropout and gradients."""
         self.model.eval()
         try:
             with torch.no_grad():
-                metrics = validate(self.model)
+                return work()
         finally:
             self.model.train()
+
+    def _call_validate(self, validate: Validate) -> dict[str, float]:
+        metrics: dict[str, float] = self._evaluating(lambda: validate(self.model))
         if self.options.watch not in metrics:
             found = ", ".join(metrics)
             raise ConfigurationError(f'train.watch is "{self.options.watch}", but validation returns only {found}')

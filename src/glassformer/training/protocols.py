@@ -12,6 +12,7 @@ from glassformer.tasks.protocol import Batch
 from glassformer.training.checkpoints import Selection
 
 Validate = Callable[[nn.Module], dict[str, float]]
+Look = Callable[[nn.Module, int], None]  # at the model after so many steps
 Log = Callable[[dict[str, Any]], None]
 Reason = Literal["steps", "patience"]
 

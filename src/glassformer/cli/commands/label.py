@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,11 +12,6 @@ from glassformer.cli.items import Item
 from glassformer.cli.options import count, path
 from glassformer.cli.template import Template, reads_texts
 from glassformer.errors import ConfigurationError, InputError
-
-FORM = (
-    'expected a question, a tab and its context, or {"question": …, "context": …}; '
-    "or give the context of all questions with --context FILE"
-)
 
 
 @reads_texts("classify")
@@ -45,7 +39,7 @@ def classify(
     return Template(
         doing="classifying",
         things="images" if run.reads_images else "texts",
-        check=(lambda name: _image(name, run)) if run.reads_images else (lambda text: _text(text, run.texts)),
+        check=run.item,
         work=run.classify,
         plain=plain,
         output=lambda found: found.label,
@@ -54,23 +48,6 @@ def classify(
         was_cut=lambda found: found.cut,
         limit=run.recipe.data.max_tokens,
     )
-
-
-def _image(name: str, run: Any) -> Any:
-    if not name.strip():
-        raise InputError("the line is empty: expected the name of an image file")
-    return run.see(name)
-
-
-def _text(text: str, texts: int) -> str | tuple[str, ...]:
-    """The text, or the two with a tab between that the run reads together."""
-    parts = tuple(text.split("\t", texts - 1)) if texts > 1 else tuple(text.split("\t"))
-    if len(parts) != texts:
-        expected = "one text, without a tab" if texts == 1 else "two texts with a tab between"
-        raise InputError(f"this run was trained on {expected}: found {len(parts)}")
-    if not all(part.strip() for part in parts):
-        raise InputError(f"the {'second' if parts[0].strip() else 'first'} text is empty")
-    return parts if texts > 1 else text
 
 
 @reads_texts("tag")
@@ -121,11 +98,13 @@ def answer(
         raise ConfigurationError(
             f"{run.path} was trained to answer every question: --threshold is for task.unanswerable"
         )
+    from glassformer.tasks.answering.asking import question_of
+
     shared = None if context is None else _read(context)
     return Template(
         doing="answering",
         things="questions",
-        check=lambda text: _question(text, shared),
+        check=lambda text: question_of(text, shared),
         work=lambda questions, progress: run.answer(questions, progress, threshold),
         plain=lambda item, found: f"{' '.join(found.text.split())}\t{found.score:.4f}",
         output=lambda found: found.text,
@@ -141,29 +120,3 @@ def _read(file: Path) -> str:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: is not UTF-8 text (byte {error.start})") from None
-
-
-def _question(text: str, shared: str | None) -> tuple[str, str]:
-    """A question and its context: the shared one, or the one in the same text."""
-    question, context = (text, shared) if shared is not None else _both(text)
-    if any("\ud800" <= letter <= "\udfff" for letter in question + context):
-        raise InputError("the question or its context is not Unicode text: half of a surrogate pair stands alone")
-    if not question.strip() or not context.strip():
-        raise InputError(f"the {'context' if question.strip() else 'question'} is empty")
-    return question, context
-
-
-def _both(text: str) -> tuple[str, str]:
-    if text.startswith("{"):
-        try:
-            row = json.loads(text)
-            question, context = row["question"], row["context"]
-        except (ValueError, KeyError, RecursionError):
-            raise InputError(FORM) from None
-        if not isinstance(question, str) or not isinstance(context, str):
-            raise InputError(FORM)
-        return question, context
-    question, tab, context = text.partition("\t")
-    if not tab:
-        raise InputError(FORM)
-    return question, context

@@ -21,6 +21,7 @@ from glassformer.evaluation import AnswerScores, answer_scores, best_threshold, 
 from glassformer.evaluation.answers import answer_statistics, word_f1
 from glassformer.evaluation.bootstrap import Statistic
 from glassformer.evaluation.judging import Judged
+from glassformer.tasks.answering.asking import question_of
 from glassformer.tasks.answering.windows import Window, positions, windows_of
 from glassformer.tasks.losses import span_loss
 from glassformer.tasks.run import Evaluation, Progress, Run, in_batches
@@ -266,6 +267,10 @@ class Answerer(Run):
         start = best.start + len(text) - len(text.lstrip())
         words = Answer(text.strip(), start, start + len(text.strip()), math.exp(best.best - total))
         return Choice(words, silence, none - best.best if self.task.unanswerable else -math.inf)
+
+    def item(self, text: str) -> tuple[str, str]:
+        """A question and its context."""
+        return question_of(text)
 
     def read(self, text: tuple[str, str]) -> list[int]:
         """A question and its context as the tokens that the model reads: of a long context, the first window."""

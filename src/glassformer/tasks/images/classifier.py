@@ -33,6 +33,12 @@ class ImageClassifier(Labeller):
         """An image as the model reads it, (S, S, C): from a file, an array or one of Pillow's images."""
         return pixels_of(image, self.task)
 
+    def item(self, text: str) -> Pixels:
+        """The image in a file of some name."""
+        if not text.strip():
+            raise InputError("the line is empty: expected the name of an image file")
+        return self.see(text)
+
     def classify(self, items: Sequence[Any], progress: Progress | None = None) -> list[Classified]:
         check_list(items, "classify")
         return classified(self._log_probabilities(items, progress)[0], self.labels)

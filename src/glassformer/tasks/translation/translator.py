@@ -21,6 +21,7 @@ from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import BLEU, Judged
 from glassformer.evaluation.metrics import perplexities, rouge_of_each, score_statistics
 from glassformer.interop.huggingface import Exported
+from glassformer.looking.points import points
 from glassformer.looking.trace import Trace
 from glassformer.parts import quantise
 from glassformer.tasks.losses import row_losses
@@ -278,7 +279,9 @@ class Translator(SourceReader):
         fitting = [source for source in fitting if source.isascii()] or fitting or [min(lengths, key=len)]
         return sorted(fitting, key=lambda source: lengths[source])[len(fitting) // 2]
 
-    def attention_shown(self, examples: Pairs) -> Trace:
+    def attention_shown(self, examples: Pairs) -> Trace | None:
+        if not any(name.endswith(".weights") for name in points(self.model)):
+            return None
         return self.look(self.example_of([source for source, _ in examples]), keep="weights")
 
     def next_commands(self, examples: Pairs) -> list[str]:

@@ -1,0 +1,172 @@
+"""What `look` does: record, choose a view, and show it in the terminal or write it to a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.cli.choosing import find_run
+from glassformer.cli.items import notice
+from glassformer.cli.showing import out, say
+from glassformer.errors import ConfigurationError, InputError
+from glassformer.looking import load_trace, points
+from glassformer.looking.exporting import PICTURES, check_ending, export
+from glassformer.looking.fonts import missing
+from glassformer.looking.plots import born
+from glassformer.looking.sentences import sentence_of
+from glassformer.looking.style import save
+from glassformer.looking.terminal import born_text
+from glassformer.looking.trace import Trace
+from glassformer.looking.views import VIEWS, Choice, View, fitting, view_of
+from glassformer.runs import load
+from glassformer.runs.looks import read_looks
+
+BEAM = 4  # of a search that is looked at, where the recipe has none
+FIRST = ("patches", "attention", "gates")  # what is shown if nothing is named
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for."""
+
+    what: str | None
+    layer: int | None
+    head: int | None
+    kind: str | None
+    words: bool | None
+    against: str | None
+    beam: int | None
+    file: Path | None
+
+    def view(self, known: list[str]) -> View:
+        """The view that is asked for, or the first of those that there is something for."""
+        view = view_of(self.what or next((name for name in FIRST if name in known), known[0] if known else FIRST[1]))
+        for option in ("layer", "head", "kind", "against", "beam"):
+            if getattr(self, option) is not None and option not in view.options:
+                others = [name for name, each in VIEWS.items() if option in each.options]
+                raise ConfigurationError(f"--{option} has no effect on {view.name}: it is for {', '.join(others)}")
+        return view
+
+    def choice(self, against: Any = None, image: Any = None) -> Choice:
+        """The same, as views take it."""
+        return Choice(self.layer, self.head, self.kind, against, image, out.width)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether everything is recorded: for a trace of which no view is named."""
+        return self.what is None and self.file is not None and self.file.suffix.lower() == ".trace"
+
+
+def show_run(folder: Path | None, text: str, asked: Asked, options: dict[str, Any]) -> None:
+    """Record what a run does with a text, and show it."""
+    if asked.file is not None:
+        check_ending(asked.file)
+    if asked.what is not None:
+        view_of(asked.what)
+    run = load(find_run(folder, "look", or_shipped=True), **options)
+    item, names = run.item(text), points(run)
+    known = fitting(names, run.searches)
+    view = asked.view(known)
+    if view.name not in known:
+        raise InputError(f"{_name(run)} has nothing to show of {view.name}: it has {', '.join(known) or 'nothing'}")
+    if run.cuts(item):
+        notice(
+            f"the text is longer than the {run.recipe.data.max_tokens:,} tokens that the model reads: the rest is cut"
+        )
+    choice = asked.choice(
+        None if asked.against is None else run.item(asked.against), item if run.reads_images else None
+    )
+    if view.make is not None:
+        _show(view, view.make(run, item, choice), choice, asked)
+        return
+    beam = {} if asked.beam is None else {"beam": asked.beam}
+    if view.name == "beam" and asked.beam is None and run.recipe.decode.beam == 1:
+        beam = {"beam": BEAM}
+    found = run.look(item, keep=None if asked.keeps_all else view.keep(names), **beam)
+    _show(view, found, choice, asked)
+
+
+def show_trace(path: Path, asked: Asked) -> None:
+    """Show a trace that was kept."""
+    if asked.file is not None:
+        check_ending(asked.file)
+    found = load_trace(path)
+    known = [name for name in fitting(found.names, bool(found.beams)) if VIEWS[name].make is None]
+    view = asked.view(known)
+    if view.name not in known:
+        raise InputError(f"{path} has nothing to show of {view.name}: it has {', '.join(known) or 'nothing'}")
+    _show(view, found, asked.choice(), asked)
+
+
+def _name(run: Any) -> str:
+    return str(run.path or "this run")
+
+
+def _show(view: View, thing: Any, choice: Choice, asked: Asked) -> None:
+    """Show a view in the terminal, or write it."""
+    keeps = asked.file is not None and asked.file.suffix.lower() == ".trace"
+    if isinstance(thing, Trace) and not keeps and asked.words is not False:
+        thing = _in_words(thing, view, asked.words is True)
+    if asked.file is None:
+        picture = view.text(thing, choice)
+        if isinstance(thing, Trace) and (thing.input or thing.output):
+            say(" → ".join(filter(None, (thing.input, thing.output))))
+        out.print(picture, soft_wrap=True)
+        return
+    export(asked.file, view, thing, choice, _title(thing))
+    if asked.file.suffix.lower() in (".png", ".pdf") and (sentence := missing(_texts(thing))):
+        notice(sentence)
+    say(f"{asked.file} is written.")
+
+
+def _in_words(trace: Trace, view: View, wanted: bool) -> Trace:
+    """The trace with whole words, where it knows them and the view can use them."""
+    if view.merges and trace.about.words:
+        return trace.words()
+    if wanted:
+        why = f"{view.name} is of tokens" if not view.merges else "it is not known which tokens are words"
+        raise InputError(f"there are no words to show: {why}; leave out --words")
+    return trace
+
+
+def _title(thing: Any) -> str:
+    return thing.input[:80] if isinstance(thing, Trace) else ""
+
+
+def _texts(thing: Any) -> list[str]:
+    """All that is written into a picture."""
+    if not isinstance(thing, Trace):
+        return list(thing.labels)
+    return [
+        thing.input,
+        thing.output,
+        *(text for texts in thing.about.tokens.values() for row in texts for text in row),
+    ]
+
+
+def show_born(folder: Path | None, text: str | None, asked: Asked) -> None:
+    """Show how attention came to be: one head at the steps that were looked at while the run was trained."""
+    if asked.file is not None:
+        check_ending(asked.file, PICTURES)
+    for option in ("what", "layer", "head", "against", "beam"):
+        if getattr(asked, option) is not None:
+            raise ConfigurationError(
+                f"--{option} has no effect with --born, which shows the head that ends the sharpest"
+            )
+    place = find_run(folder, "look")
+    looks = read_looks(place)
+    texts = looks[-1][1].input.split("\n")
+    if text is not None and text not in texts:
+        raise InputError(f"{place} was looked at with other texts: {' | '.join(texts)}")
+    number = texts.index(text) if text is not None else 0
+    some = [(step, sentence_of(trace, number)) for step, trace in looks]
+    if asked.words is not False:
+        some = [(step, trace.words() if trace.about.words else trace) for step, trace in some]
+    if asked.file is None:
+        picture = born_text(some, asked.kind)
+        say(texts[number])
+        out.print(picture, soft_wrap=True)
+        return
+    save(born(some, asked.kind), asked.file)
+    say(f"{asked.file} is written.")

@@ -1,0 +1,77 @@
+"""Plots: what a trace holds, as figures. `trace.plot.heads()` draws one, `trace.plot.heads().savefig(…)` keeps it.
+
+Every plot is a matplotlib figure in the style of `looking/style.py`, as wide as a column or a slide can show. Plots are
+of the sentence `sentence`; those of attention are of the kind that the task shows first ("decoder.cross" of a
+translator), or of another `kind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from glassformer.looking.plots import attention as _attention
+from glassformer.looking.plots import beam as _beam
+from glassformer.looking.plots import images as _images
+from glassformer.looking.plots import vectors as _vectors
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from glassformer.looking.trace import Trace
+
+
+class Plots:
+    """The figures of a trace: `trace.plot`."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+
+    def attention(
+        self, layer: int | None = None, head: int | None = None, kind: str | None = None, sentence: int = 0
+    ) -> Figure:
+        """The weights of one head; if it is not named, of the sharpest (of the layer)."""
+        return _attention.attention(self._trace, layer, head, kind, sentence)
+
+    def heads(self, kind: str | None = None, sentence: int = 0) -> Figure:
+        """The weights of all heads, small, a row for each layer."""
+        return _attention.heads(self._trace, kind, sentence)
+
+    def lines(
+        self, layer: int | None = None, head: int | None = None, kind: str | None = None, sentence: int = 0
+    ) -> Figure:
+        """Lines from each token to those that it looks at, the stronger the thicker."""
+        return _attention.lines(self._trace, layer, head, kind, sentence)
+
+    def alignment(
+        self, layer: int | None = None, head: int | None = None, kind: str | None = None, sentence: int = 0
+    ) -> Figure:
+        """Each token, and the one that it looks at most, by the sharpest head or another."""
+        return _attention.alignment(self._trace, layer, head, kind, sentence)
+
+    def beam(self, sentence: int = 0, pruned: int = 2) -> Figure:
+        """The tree of the beam search; of what was pruned, the best `pruned` after each step."""
+        return _beam.beam(self._trace, sentence, pruned)
+
+    def positions(self, stack: str | None = None, sentence: int = 0) -> Figure:
+        """What is added to embeddings for their positions, and how alike positions are."""
+        return _vectors.positions(self._trace, stack, sentence)
+
+    def embeddings(self, stack: str | None = None, sentence: int = 0) -> Figure:
+        """The tokens of a stack as points: as they enter it, and as they leave it."""
+        return _vectors.embeddings(self._trace, stack, sentence)
+
+    def gates(self, stack: str | None = None, layer: int = 0, sentence: int = 0) -> Figure:
+        """The gates of a recurrent layer, token by token."""
+        return _vectors.gates(self._trace, stack, layer, sentence)
+
+    def patches(
+        self, image: Any = None, layer: int | None = None, head: int | None = None, sentence: int = 0
+    ) -> Figure:
+        """Which patches of an image the class token looks at, over the image if that is given."""
+        return _images.patches(self._trace, image, layer, head, sentence)
+
+
+def born(looks: Sequence[tuple[int, Trace]], kind: str | None = None, sentence: int = 0) -> Figure:
+    """Attention being born: the head that is the sharpest in the end, at each of some steps of a training."""
+    return _attention.born(looks, kind, sentence)

@@ -1,0 +1,136 @@
+"""Pictures for a terminal: coloured text in rich's markup, which can still be read without colours.
+
+T tokens that look, S tokens that are looked at
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from torch import Tensor
+
+from glassformer.decoding.tree import Fate, Node
+from glassformer.errors import InputError
+from glassformer.looking.figures import SHADES
+from glassformer.looking.plots.attention import growing
+from glassformer.looking.plots.beam import shown, spelled, tree_of
+from glassformer.looking.plots.choosing import check_size, head_of, kind_of
+from glassformer.looking.points import layer_of
+from glassformer.looking.trace import Trace
+
+MOST_LINES = 300
+LOOKED_AT = 3  # tokens in a line of text
+FAINT = 0.05  # weights below are not told
+MARKS = {Fate.KEPT: "", Fate.PRUNED: "pruned", Fate.FINISHED: "finished"}
+COLOURS = {Fate.KEPT: "blue", Fate.PRUNED: "grey58", Fate.FINISHED: "green"}
+
+
+def lines_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str], most: int = LOOKED_AT) -> str:
+    """A line for each token that looks: the tokens that it looks at most, and their weights."""
+    if len(rows) > MOST_LINES:
+        raise InputError(
+            f"there are {len(rows):,} tokens, and {MOST_LINES} lines are shown at most: take a shorter text"
+        )
+    margin = max(map(cell_len, rows))
+    lines = []
+    for row, values in zip(rows, weights, strict=True):
+        order = values.argsort(descending=True).tolist()[:most]
+        told = [
+            (columns[place], float(values[place])) for place in order if place == order[0] or values[place] >= FAINT
+        ]
+        parts = [f"[grey{round(50 + 43 * weight)}]{plain(text)} {weight:.2f}[/]" for text, weight in told]
+        lines.append(f"{' ' * (margin - cell_len(row))}{plain(row)}  ←  {'   '.join(parts)}")
+    return "\n".join(lines)
+
+
+def heads_text(trace: Trace, kind: str | None, width: int, sentence: int = 0) -> str:
+    """All heads, small: a letter for each weight, side by side as far as they fit."""
+    kind = kind_of(trace, kind)
+    parts = []
+    for name in trace.attentions(kind):
+        layer = layer_of(name) or 0
+        numbers = trace.axes(name, sentence)["head"]
+        maps = [_small(head_of(trace, layer, number, kind, sentence).weights, f"head {number}") for number in numbers]
+        across = max(1, (width - 2) // (cell_len(_bare(maps[0][0])) + 3))
+        parts.append(f"[bold]layer {layer}[/]")
+        for first in range(0, len(maps), across):
+            rows = zip(*maps[first : first + across], strict=True)
+            parts += [*("  " + "   ".join(cells) for cells in rows), ""]
+    return "\n".join(parts)
+
+
+def born_text(looks: Sequence[tuple[int, Trace]], kind: str | None, sentence: int = 0) -> str:
+    """One head at some steps of a training, small, and what the run wrote then."""
+    last, found = growing(looks, kind, sentence)
+    parts = [f"{last.title[:1].upper()}{last.title[1:]}, as it came to be:", ""]
+    for step, head, trace in found:
+        margin = max(map(cell_len, head.rows))
+        rows = _small(head.weights, "")[1:]
+        said = f"  {plain(trace.output)}" if trace.output else ""
+        parts.append(f"[bold]step {step:,}[/]{said}")
+        names = [f"{' ' * (margin - cell_len(name))}{plain(name)}" for name in head.rows]
+        parts += [*(f"  {name}  {row}" for name, row in zip(names, rows, strict=True)), ""]
+    return "\n".join(parts)
+
+
+def _small(weights: Tensor, title: str) -> list[str]:
+    """A map with a letter for each weight, and its title; all lines are equally wide."""
+    check_size(*weights.shape)
+    width = max(weights.shape[1], len(title))
+    rows = [
+        "".join(f"[grey{round(30 + 63 * each)}]{SHADES[round(each * (len(SHADES) - 1))]}[/]" for each in row)
+        + " " * (width - len(row))
+        for row in weights.clamp(0, 1).tolist()
+    ]
+    return [f"{title:{width}}", *rows]
+
+
+def beam_text(trace: Trace, sentence: int = 0, pruned: int = 1) -> str:
+    """The tree of a beam search: a line until the next fork, with the score of the path and what became of it."""
+    tree = tree_of(trace, sentence)
+    found, texts = shown(tree, pruned), spelled(trace, tree, sentence)
+    below: dict[int, list[Node]] = {}
+    for node in found.nodes:
+        below.setdefault(node.parent, []).append(node)
+    lines = [f"{len(tree.nodes):,} candidates; bold: the best, with the score of each path."]
+    stack = [(node, "", "") for node in reversed(below.get(-1, []))]
+    while stack:
+        node, before, branch = stack.pop()
+        chain = [node]
+        while len(some := below.get(chain[-1].number, [])) == 1:
+            chain.append(some[0])
+        lines.append(f"{before}{branch}{_chain(chain, texts, found.best)}")
+        deeper = before + {"": "", "├ ": "│ ", "└ ": "  "}[branch]
+        stack += [(each, deeper, "└ " if each is some[-1] else "├ ") for each in reversed(some)]
+    more = f"\n[grey58]{found.hidden:,} other candidates are not shown[/]" if found.hidden else ""
+    return "\n".join(lines) + more
+
+
+def _chain(chain: Sequence[Node], texts: Sequence[str], best: set[int]) -> str:
+    """Nodes that follow each other without a fork: their tokens, the score of the last, and what became of it."""
+    tokens = " ".join(
+        f"[{'bold' if node.number in best else COLOURS[node.fate]}]{plain(texts[node.number])}[/]" for node in chain
+    )
+    last = chain[-1]
+    return f"{tokens} [grey58]{last.score:.2f}[/] [{COLOURS[last.fate]}]{MARKS[last.fate]}[/]".rstrip()
+
+
+def matrix_text(values: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:
+    """Numbers from 0 to 1 (T, S) as shades: see `attention_text`."""
+    from glassformer.looking.figures import attention_text
+
+    check_size(len(rows), len(columns))
+    return attention_text(values.clamp(0, 1), rows, columns)
+
+
+def plain(text: str) -> str:
+    """A text that rich does not take for markup."""
+    return text.replace("[", "\\[")
+
+
+def _bare(line: str) -> str:
+    """A line without markup."""
+    from rich.text import Text
+
+    return Text.from_markup(line).plain

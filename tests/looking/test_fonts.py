@@ -1,0 +1,60 @@
+"""Letters of all scripts: a font is found, or a sentence says which letters none has."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib import font_manager
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from glassformer.looking import fonts
+from glassformer.looking.fonts import FIRST, families, missing
+from glassformer.looking.style import chart_style
+
+
+def test_right_to_left_text_needs_no_other_font() -> None:
+    assert families(["Where", "שלום", "سلام", "где"]) == [FIRST]
+    assert missing(["Where", "שלום", "سلام", "где", "▁·←↵"]) == ""
+
+
+def test_a_letter_that_no_font_has_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    fonts._beside.cache_clear()
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", [])
+    try:
+        sentence = missing(["日本語 is", "中文"])
+        assert sentence.startswith("no installed font has the letters 中 文 日 and 2 more, which are drawn as boxes: ")
+        assert families(["日本語"]) == [FIRST]
+    finally:
+        fonts._beside.cache_clear()
+
+
+def test_a_font_that_has_a_letter_is_used_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    fonts._beside.cache_clear()
+    with_all = [each for each in font_manager.fontManager.ttflist if each.name == "DejaVu Sans Mono"][:1]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", with_all)
+    monkeypatch.setattr(fonts, "_known", lambda file, letters: letters if "Mono" in file else frozenset())
+    try:
+        assert families(["日本"]) == [FIRST, "DejaVu Sans Mono"]
+        with chart_style(["日本"]):
+            text = Figure().text(0, 0, "日本")
+        assert text.get_fontfamily() == [FIRST, "DejaVu Sans Mono"]
+    finally:
+        fonts._beside.cache_clear()
+
+
+def test_right_to_left_text_is_drawn_from_right_to_left() -> None:
+    """The first letter of a Hebrew word stands at its right end: the picture is that of its letters turned round."""
+
+    def ink(text: str) -> Any:
+        figure = Figure(figsize=(2, 1))
+        canvas = FigureCanvasAgg(figure)
+        figure.text(0.1, 0.4, text, fontsize=20)
+        canvas.draw()  # type: ignore[no-untyped-call]
+        return np.asarray(canvas.buffer_rgba())[..., 0] < 128  # type: ignore[no-untyped-call]
+
+    marked = ink("אא|")  # ends at the left
+    columns = np.flatnonzero(marked.any(axis=0))
+    middle = (columns[0] + columns[-1]) / 2
+    tall = np.flatnonzero(marked.sum(axis=0) == marked.sum(axis=0).max())  # the bar
+    assert tall.mean() < middle
