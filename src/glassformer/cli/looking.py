@@ -21,6 +21,7 @@ from glassformer.looking.trace import Trace
 from glassformer.looking.views import VIEWS, Choice, View, fitting, view_of
 from glassformer.runs import load
 from glassformer.runs.looks import read_looks
+from glassformer.tasks.showing import one_line
 
 BEAM = 4  # of a search that is looked at, where the recipe has none
 FIRST = ("patches", "attention", "gates")  # what is shown if nothing is named
@@ -111,7 +112,7 @@ def _show(view: View, thing: Any, choice: Choice, asked: Asked) -> None:
     if asked.file is None:
         picture = view.text(thing, choice)
         if isinstance(thing, Trace) and (thing.input or thing.output):
-            say(" → ".join(filter(None, (thing.input, thing.output))))
+            say(" → ".join(one_line(part) for part in (thing.input, thing.output) if part))
         out.print(picture, soft_wrap=True)
         return
     export(asked.file, view, thing, choice, _title(thing))
