@@ -66,9 +66,9 @@ def test_a_lock_that_nobody_holds_is_no_hindrance(tmp_path: Path) -> None:
     train(recipe(IDLE), tmp_path)
 
 
-def test_the_folder_holds_all_that_is_promised(trained: Translator) -> None:
-    folder = trained.path
-    assert folder is not None
+def test_the_folder_holds_all_that_is_promised(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    trained: Any = train(recipe(), folder)
     names = {path.name for path in folder.iterdir()} - {"tensorboard"}
     assert names == {
         "recipe.toml", "tokenizer.json", "config.json", "model.safetensors", "valid.jsonl", "test.jsonl",
