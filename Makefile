@@ -8,25 +8,32 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
+WEB := $(wildcard web/*.json web/*.ts web/src/* web/src/*/* web/src/*/*/*)
+BUILT := src/glassformer/looking/built/sources.sha256
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: setup demo test drill lint format bench results audit clean
 
-setup: $(TOOLS)
+setup: $(TOOLS) $(BUILT)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Glassformer needs Python 3.11 or newer, not " + sys.version.split()[0] + ": make PYTHON=python3.12 …")'
 	$(PYTHON) -m venv --clear $(VENV)
-	$(PIP) --editable .
+	$(PIP) --editable '.[studio]'
 	@touch $@
 
 $(TOOLS): $(READY)
 	$(PIP) --editable '.[dev]'
 	@touch $@
 
+$(BUILT): $(TOOLS) $(WEB)
+	$(RUN) hatch_build.py
+	@touch $@
+
 demo: $(READY)
 	@rm -rf runs/demo
 	@$(VENV)/bin/glassformer train dates --out runs/demo
+	@printf '\nWatch it read and write on a page: $(VENV)/bin/glassformer studio --run runs/demo\n'
 	@printf '\nA translator that was trained on more ships with the package: glassformer translate --run en-de "Where is the station?"\n  '
 	@$(VENV)/bin/glassformer translate --run en-de "Where is the station?"
 
@@ -36,10 +43,11 @@ test: lint
 drill: $(TOOLS)
 	PYTHONPATH=tests $(RUN) -m drill --seed $(or $(SEED),0) --cases $(or $(CASES),10000) --jobs $(or $(JOBS),2) --report runs/drill.json $(if $(ONLY),--only $(ONLY))
 
-lint: $(TOOLS)
+lint: $(TOOLS) $(BUILT)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(RUN) hatch_build.py check
 
 format: $(TOOLS)
 	$(VENV)/bin/ruff check --fix .
@@ -57,5 +65,5 @@ audit:
 	@$(PYTHON) tools/audit.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist web/node_modules $(dir $(BUILT))
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,5 +1,6 @@
 """What every test shares: one seed, few threads, a cache of its own, and hypothesis without a clock."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from every_task import EveryTask
 from glassformer.runs import train
 from glassformer.tasks.translation import Translator
 from tiny import recipe
@@ -41,3 +43,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Translator
     made = train(recipe(), tmp_path_factory.mktemp("runs") / "copy")
     assert isinstance(made, Translator)
     return made
+
+
+@pytest.fixture(scope="session")
+def every_task(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> EveryTask:
+    """Small runs of all tasks, trained when first asked for. They are everybody's: look, do not touch."""
+    own = tmp_path_factory.getbasetemp()
+    return EveryTask((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "every_task")

@@ -15,6 +15,7 @@ def test_every_test_that_the_page_names_exists() -> None:
 
 
 def test_every_row_of_its_table_names_one() -> None:
-    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith(("| file", "| ---"))]
+    heads = ("| file", "| it tries", "| ---")
+    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith(heads)]
     assert len(rows) > 20
     assert [row for row in rows if ".py::test_" not in row] == []

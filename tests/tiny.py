@@ -38,6 +38,8 @@ def table(*changes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         for name, section in change.items():
             kept = {} if section.get("kind", made[name].get("kind")) != made[name].get("kind") else made[name]
             made[name] = kept | section
+    if made["source"]["kind"] != "copy" and not any("tokenizer" in change for change in changes):
+        made["tokenizer"] = {"kind": "bpe", "vocabulary": 300}  # the few words that suffice for letters are too few
     return made
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from glassformer.looking import patching as patching
     from glassformer.looking import points as points
     from glassformer.looking import record as record
+    from glassformer.looking import stages as stages
+    from glassformer.looking import sum_of as sum_of
+    from glassformer.looking import unfold as unfold
     from glassformer.models import EncoderDecoder as EncoderDecoder
     from glassformer.models import transformer as transformer
     from glassformer.models import transformer_base as transformer_base
@@ -39,7 +42,10 @@ if TYPE_CHECKING:
 __version__: str
 HOMES = {  # of what is offered here
     "decoding": ("BeamTrees", "Hypothesis", "Limits", "Sampler", "beam_search", "greedy", "sample", "stream"),
-    "looking": ("Trace", "analyses", "intervene", "load_trace", "patching", "points", "record"),
+    "looking": (
+        *("Trace", "analyses", "intervene", "load_trace", "patching", "points", "record"),
+        *("stages", "sum_of", "unfold"),
+    ),
     "models": ("EncoderDecoder", "transformer", "transformer_base", "transformer_big", "transformer_tiny"),
     "parts": ("pack", "pad", "quantise"),
 }

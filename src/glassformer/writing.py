@@ -73,6 +73,8 @@ def filling(folder: Path, last: str, stale: Iterable[str] = ()) -> Iterator[Path
         for name in (last, *stale):
             (folder / name).unlink(missing_ok=True)
         for each in sorted(new.iterdir(), key=lambda each: each.name == last):
+            if each.is_dir():
+                remove(folder / each.name)  # a folder takes the place of an empty one only
             each.replace(folder / each.name)
 
 

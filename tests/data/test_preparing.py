@@ -14,12 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Engine
 from tokenizers import models
+from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from glassformer.data import cache, prepare, preparing, tokenising
+from glassformer.data import Assets, cache, prepare, preparing, tokenising
 from glassformer.data.encoding import encode, pieces
 from glassformer.errors import DataError, RunError, TrainingError
+from glassformer.recipe import Tokenizer as Section
 from glassformer.recipe import make_recipe
 from glassformer.tasks.translation import TranslationTask
+from glassformer.text import Tokenizer
 
 from .helpers import BYTES, prepared, recipe, texts
 
@@ -379,3 +382,27 @@ def test_views_hold_each_training_pair_several_times_segmented_anew(tmp_path: Pa
     for row, (source, _) in enumerate(texts(varied, "train")):
         by_text.setdefault(source, set()).add(tuple(varied.splits["train"].source(row).tolist()))
     assert sum(len(each) > 1 for each in by_text.values()) > len(by_text) / 2
+
+
+def test_targets_that_a_checkpoint_does_not_know_are_refused_and_some_are_counted(tmp_path: Path) -> None:
+    """A run's word tokenizer without the words of new targets made them all <unk>, and training learned that."""
+    known = Tokenizer.train([f"sentence {i}" for i in range(300)], Section(kind="word", vocabulary=400))
+    write(tmp_path, [(source, f"Ein {target}") for source, target in sentences(300)])
+    with pytest.raises(DataError, match=r"66\.7% of the target tokens in training .* tokenizer of model.pretrained"):
+        prepare(recipe(TSV), tmp_path, tmp_path / "cache", given=Assets((known, known)))
+    write(tmp_path, [(source, f"sentence {i} Satz") for i, (source, _) in enumerate(sentences(300))])
+    made = prepare(recipe(TSV), tmp_path, tmp_path / "cache", given=Assets((known, known)))
+    assert made.report.unknown["train"] == pytest.approx({"source": 0.0, "target": 1 / 3})
+    assert "not in the vocabulary, train: source 0.00%, target 33.33% of the tokens" in made.report.lines()
+    again = prepare(recipe(TSV), tmp_path, tmp_path / "cache", given=Assets((known, known)))
+    assert again.report.unknown == made.report.unknown
+
+
+def test_a_tokenizer_without_an_unknown_token_has_no_unknown_tokens(tmp_path: Path) -> None:
+    """Its id for the unknown is 0, which is another token's: of GPT-2, the exclamation mark's."""
+    engine = Engine(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))  # noqa: S106
+    engine.pre_tokenizer = WhitespaceSplit()
+    write(tmp_path, [("a a", "b")] * 9)
+    bare = Tokenizer(engine, complete=False)
+    made = prepare(recipe(TSV, duplicates="keep"), tmp_path, tmp_path / "cache", given=Assets((bare, bare)))
+    assert made.report.unknown["train"] == {"source": 0.0, "target": 0.0}

@@ -25,7 +25,7 @@ from glassformer.registry import FAMILIES, SOURCES, TASKS
 Table = dict[str, Any]
 LETTERS = "abcdefgh"
 SMALL: Table = {"width": 8, "heads": 2, "layers": 1, "hidden": 16, "patch": 4, "segments": 1, "truncate": 8}
-OPTIONS: Table = {"size": 8, "stride": 4, "max_question": 8, "max_answer": 4}  # of tasks
+OPTIONS: Table = {"size": 8, "stride": 4, "max_question": 8, "max_answer": 4, "window": 8, "horizon": 2}  # of tasks
 DATA: Table = {"max_tokens": 24, "valid": 0.1, "test": 0.1}
 TRAIN: Table = {
     "steps": 4,
@@ -80,12 +80,17 @@ class World:
             "files": {"path": data["texts"]},
             "labelled-folder": {"path": data["labelled"]},
             "image-folder": {"path": data["pictures"]},
+            "captions": {"train": data["captions.jsonl"]},
             "squad": {"train": data["squad.json"]},
+            "csv": {"train": data["series.csv"], "columns": ["x"], "time": "hour", "label": "kind"},
+            "seasons": {"count": 2, "length": 80},
+            "activities": {"count": 2, "seconds": 2},
             "copy": {"count": 40},
             "reverse": {"count": 40},
             "sort": {"count": 40},
             "dates": {"count": 40},
             "grammar": {"count": 40},
+            "scenes": {"count": 40, "size": 16},
         }
 
 
@@ -175,6 +180,8 @@ def write_data(data: Path) -> None:
     write("pairs.tmx", f'<?xml version="1.0"?><tmx version="1.4"><header/><body>{units}</body></tmx>')
     write("labels.tsv", "".join(f"{text}\t{'vowel' if 'a' in text else 'none'}\n" for text in words))
     write("tags.tsv", "".join(f"{text}\t{' '.join(map(str.upper, text.split()))}\n" for text in words))
+    steps = [f"{hour},{hour % 7}.5,{'odd' if hour // 10 % 2 else 'even'}\n" for hour in range(120)]
+    write("series.csv", "".join(["hour,x,kind\n", *steps]))
     write("story.txt", "".join(f"{text} . {STORY}" for text in words[:40]))
     for number in range(6):
         write(f"texts/{number}.txt", STORY)
@@ -184,6 +191,9 @@ def write_data(data: Path) -> None:
         path = data / "pictures" / label / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.full((8, 8), shade, np.uint8)).save(path)
+    names = [f"{data}/pictures/{'light' if number % 2 else 'dark'}/{number}.png" for number in range(16)]
+    told = [{"image": name, "caption": [text, "a"]} for name, text in zip(names, words, strict=False)]
+    write("captions.jsonl", "".join(json.dumps(row) + "\n" for row in told))
     questions = [
         {"id": str(i), "question": "who sat ?", "answers": [{"text": "cat", "answer_start": STORY.index("cat")}]}
         for i in range(6)

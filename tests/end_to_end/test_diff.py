@@ -18,7 +18,7 @@ def test_a_run_and_itself(command: Command, trained: Translator) -> None:
     assert answer.code == 0, answer.err
     lines = answer.out.splitlines()
     assert lines[:3] == ["a b c", f"  A {trained.path}: a b c", f"  B {trained.path}: a b c"]
-    assert "tokens of both: a ▁b ▁c" in lines
+    assert "tokens of both: ▁a ▁b ▁c" in lines
     assert "the streams do not differ" in lines
     assert "  layer 1   0.00   0.00   0.00   0.00" in lines
     assert "note:" not in answer.out

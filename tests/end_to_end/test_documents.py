@@ -81,3 +81,10 @@ def test_a_prompt_that_is_no_text_is_none(command: Command, tmp_path: Path) -> N
     command("train", write(tmp_path / "r.toml", make_recipe(asked)), "--out", tmp_path / "run")
     told = command("generate", "--run", tmp_path / "run", "--json", "--length", "2", stdin=b"the\n\xff\n")
     assert [row["input"] for row in envelopes(told)] == ["the", None]
+
+
+def test_a_beam_above_the_vocabulary_is_refused_before_there_is_a_folder(command: Command, tmp_path: Path) -> None:
+    asked = recipe(stories(tmp_path / "t.txt"), "span-corruption", train={"steps": 1}, decode={"beam": 10_000})
+    answer = command("train", write(tmp_path / "my.toml", make_recipe(asked)), "--out", tmp_path / "out")
+    complains(answer, 2, "decode.beam is 10000, but the vocabulary has")
+    assert not (tmp_path / "out").exists()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import captions
 import glassformer as gf
 import labels
 import questions
 import stories
+from glassformer.looking.answer import unpacked
 from glassformer.recipe import make_recipe
 from glassformer.tasks.translation import Translator
 from tiny import IDLE, table
@@ -20,6 +25,16 @@ from .helpers import Command, complains
 
 TEXT = "Where is the old station?"
 SMALL = {"width": 8, "heads": 2, "layers": 1, "hidden": 16}
+
+
+def packed(page: Path) -> dict[str, Any]:
+    """What the interactive view of a page is told of its trace."""
+    found = re.search(r'id="(trace|start)">([^<]*)<', page.read_text(encoding="utf-8"))
+    assert found is not None
+    text = found[2]
+    if found[1] == "start":  # the Studio in one file
+        (text,) = [each["packed"] for each in json.loads(text)["recorded"] if each["view"] == "read"]
+    return unpacked(base64.b64decode(text)).header
 
 
 def test_the_shipped_translator_is_looked_at_by_default(
@@ -57,7 +72,9 @@ def test_a_trace_is_kept_and_looked_at_later(command: Command, trained: Translat
     assert later.out == command("look", "--run", trained.path or "", "a b c", "--what", "lines").out
     page = tmp_path / "x.html"
     assert command("look", "--trace", file, "--layer", "1", "--head", "2", "--out", page).code == 0
-    assert "layer 1, head 2" in page.read_text(encoding="utf-8")
+    header = packed(page)
+    assert (header["first"]["layer"], header["first"]["head"]) == (1, 2)
+    assert header["candidates"]
     data = file.read_bytes()
     file.write_bytes(data[: len(data) // 2])
     complains(command("look", "--trace", file), 2, "x.trace is damaged")
@@ -75,6 +92,8 @@ def test_pictures_and_pages(command: Command, trained: Translator, tmp_path: Pat
     answer = command("look", "--run", trained.path or "", "a b c", "--what", "heads", "--out", file)
     assert (answer.code, answer.err) == (0, "")
     assert file.stat().st_size > 3000
+    if ending == "html":
+        assert packed(file)["candidates"]  # the logits are recorded with the weights
 
 
 @pytest.mark.parametrize(
@@ -89,6 +108,7 @@ def test_pictures_and_pages(command: Command, trained: Translator, tmp_path: Pat
         (("a b", "--head", "9"), ("there is no head 9: decoder.cross attention has 4 heads, 0 to 3",)),
         (("a b", "--head", "-1"), ("--head", "greater than or equal to 0")),
         (("a b", "--kind", "encoder.cross"), ('there is no attention "encoder.cross": there is encoder.self',)),
+        (("a b", "--kind", "foo", "--out", "x.html"), ('there is no attention "foo"',)),
         (("a b", "--what", "heads", "--layer", "1"), ("--layer has no effect on heads",)),
         (("a b", "--against", "a c"), ("--against has no effect on attention: it is for patching",)),
         (("a b", "--what", "patching"), ("name the other one with --against TEXT",)),
@@ -97,6 +117,9 @@ def test_pictures_and_pages(command: Command, trained: Translator, tmp_path: Pat
         (("a b", "--out", "x.gif"), ("x.gif: what it is to hold is told by its end",)),
         (("a b", "--out", "nowhere/x.png"), ("there is no folder nowhere",)),
         (("a b", "--out", "."), ("it is a folder",)),
+        (("a b", "--word", "b"), ("--word has no effect on attention: it is for why, parts",)),
+        (("a b", "--what", "why", "--word", "x"), ('there is no "x" among what the run answers: there is a, b',)),
+        (("a b", "--what", "why", "--word", "b", "--instead", "x"), ('"x" is not in the vocabulary',)),
         (("--born",), ("was not looked at while it was trained: name texts in [look]",)),
         (("--born", "--layer", "1"), ("--layer has no effect with --born",)),
     ],
@@ -145,6 +168,10 @@ def documents(folder: Path, kind: str) -> dict[str, Any]:
     return small(stories.recipe(stories.stories(folder / "t.txt", 60), kind, model=SMALL))
 
 
+def films(folder: Path) -> dict[str, Any]:
+    return captions.caption_recipe(captions.written(folder, 24, films=True), task={"frames": 3})
+
+
 TASKS: dict[str, Any] = {
     "classification": lambda folder: text_task(folder, {"family": "bert", **SMALL}),
     "recurrent": lambda folder: text_task(folder, {"family": "recurrent", "width": 8, "cell": "lstm"}),
@@ -153,12 +180,15 @@ TASKS: dict[str, Any] = {
     "spans": lambda folder: {**documents(folder, "span-corruption"), "decode": {"max_length": 8}},
     "answering": lambda folder: small(questions.recipe(questions.written(folder / "q.json", questions.paragraphs(30)))),
     "images": lambda folder: small(labels.image_recipe(labels.folder_of_bars(folder / "images", 12))),
+    "captions": lambda folder: small(captions.caption_recipe(captions.written(folder, 24))),
+    "films": lambda folder: small(films(folder)),
 }  # fmt: skip
 GIVEN = {
     "answering": "which number\tthe old house has nine windows",
     "masked": "the big [MASK] says moo",
     "spans": "the big <extra_id_0> moo",
 }
+IMAGES = {"images": "images/lying/000.png", "captions": "seen/000.png", "films": "seen/000.gif"}
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -166,23 +196,39 @@ def test_every_task_has_something_to_show(command: Command, tmp_path: Path, task
     run = tmp_path / "run"
     gf.train(make_recipe(TASKS[task](tmp_path)), run)
     text = GIVEN.get(task, "the big cow says moo")
-    if task == "images":
-        text = str(tmp_path / "images" / "lying" / "000.png")
+    if task in IMAGES:
+        text = str(tmp_path / IMAGES[task])
     answer = command("look", "--run", run, text)
     assert answer.code == 0, answer.err
     assert len(answer.out.splitlines()) > 3
+    why, lens = (command("look", "--run", run, text, "--what", what) for what in ("why", "lens"))
+    if task == "answering":
+        complains(why, 2, "this run points at places in the text")
+    else:
+        assert "logit" in why.out
+    assert lens.code == (2 if task == "recurrent" else 0)
     page = tmp_path / "x.html"
     assert command("look", "--run", run, text, "--out", page).code == 0
-    assert page.read_text(encoding="utf-8").count("<figure>") >= (1 if task == "recurrent" else 2)
+    pictures = page.read_text(encoding="utf-8").split("<script")[0].count("<figure>")  # of what cannot be pointed at
+    assert pictures == (1 if task in ("recurrent", *IMAGES) else 0)
+    if task != "recurrent":
+        assert bool(packed(page)["candidates"]) == (task in ("language", "masked", "spans", "captions", "films"))
     if task == "recurrent":
         assert "gates of encoder.0" in answer.out
         complains(
             command("look", "--run", run, text, "--what", "attention"),
             2,
-            "has nothing to show of attention: it has embeddings, gates, patching",
+            "has nothing to show of attention: it has embeddings, gates, patching, why",
         )
     if task == "images":
         assert "how much the class token looks at each patch" in answer.out
         complains(command("look", "--run", run, "nowhere.png"), 2, "nowhere.png")
+    if task in ("captions", "films"):
+        assert "where in the image each word looks" in answer.out
+        assert command("look", "--run", run, text, "--out", tmp_path / "x.csv", "--head", 0).code == 0
+        first, *rows = (tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()
+        assert first == "token,token_text,frame,row,column,weight"
+        assert len(rows) % (4 if task == "captions" else 12) == 0
+        assert command("look", "--run", run, text, "--what", "beam").code == 0
     if task == "language":
         complains(command("look", "--run", run, "cow " * 2000, "--what", "lines"), 2, "tokens")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import captions
 from glassformer.recipe import read_recipe
 from suggest.test_recognising import LABELS, PAIRS, pictures, tsv, write
 
@@ -31,6 +32,7 @@ def test_labels_and_pictures_get_recipes_too(command: Command, tmp_path: Path) -
     for name, path in {
         "classification": write(tmp_path / "labels.tsv", tsv(LABELS)),
         "images": pictures(tmp_path / "pictures")[0],
+        "captioning": captions.written(tmp_path / "captions", 40),
     }.items():
         said = command("new", path, "--minutes", "0.01", "--out", tmp_path / f"{name}.toml")
         assert said.code == 0, said.err

@@ -199,7 +199,7 @@ def test_evaluation_on_a_file_of_ones_own(trained: Translator, command: Command,
     answer = command("evaluate", "--run", trained.path, "--data", tmp_path / "mine.tsv", "--beam", "2")
     assert answer.code == 0
     assert answer.out.startswith("3 pairs\nexact match  66.67%  [0.00%, 100.00%]\nBLEU ")
-    assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in answer.out
+    assert "nrefs:1|case:mixed|eff:yes|tok:13a|smooth:exp|version:" in answer.out  # no target has four words
     assert "perplexity " in answer.out
 
 
@@ -247,13 +247,13 @@ def test_data_says_how_many_words_are_beyond_the_vocabulary(command: Command, tm
     rows = [f"often rare{number}\toften often" for number in range(40)]
     (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     files: dict[str, dict[str, Any]] = {"source": {"kind": "tsv", "train": "pairs.tsv", "valid": "pairs.tsv"}}
-    known: dict[str, Any] = {"kind": "word", "vocabulary": 6, "joint": True}  # 4 special ones, and two with "often"
+    known: dict[str, Any] = {"kind": "word", "vocabulary": 5, "joint": True}  # 4 special ones, and "often"
     mine = write(tmp_path / "my.toml", recipe(files, {"tokenizer": known, "data": {"duplicates": "keep"}}))
     answer = command("data", mine)
     assert "not in the vocabulary, train: source 50.00%, target 0.00% of the tokens\n" in answer.out
     assert "not in the vocabulary, valid: source 50.00%, target 0.00% of the tokens\n" in answer.out
     facts = json.loads(command("data", mine, "--json").out)
-    assert facts["unknown"]["train"] == {"source": 0.5, "target": 0.0}
+    assert facts["report"]["unknown"]["train"] == {"source": 0.5, "target": 0.0}
     by_parts = command("data", mine, "--set", "tokenizer.kind=bpe", "--set", "tokenizer.vocabulary=300")
     assert "not in the vocabulary" not in by_parts.out
 
@@ -290,8 +290,8 @@ def test_a_full_recipe_is_a_recipe_that_trains(command: Command, tmp_path: Path)
 
 
 NAMES = (
-    "answer", "classify", "compare", "data", "evaluate", "experiment", "export", "fill", "generate", "import",
-    "recipes", "tag", "train", "transform", "translate",
+    "answer", "choose", "classify", "compare", "data", "embed", "evaluate", "experiment", "export", "fill", "generate",
+    "import", "index", "recipes", "search", "tag", "train", "transform", "translate",
 )  # fmt: skip
 
 

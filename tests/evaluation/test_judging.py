@@ -9,6 +9,7 @@ import pytest
 import glassformer as gf
 import questions
 import stories
+from captions import caption_recipe
 from glassformer.errors import InputError
 from glassformer.evaluation.judging import by_length, estimates
 from glassformer.registry import TASKS
@@ -25,6 +26,10 @@ def made(kind: str, folder: Path) -> Any:
     recipes: dict[str, Callable[[], dict[str, Any]]] = {
         "classification": lambda: text_recipe(table(folder / "t.tsv", examples(80)), train=FEW),
         "images": lambda: image_recipe(folder_of_bars(folder / "images", 20), train=FEW),
+        "captioning": lambda: (
+            caption_recipe(Path(), source={"kind": "scenes", "count": 40, "size": 16}, train=FEW)
+            | {"source": {"kind": "scenes", "count": 40, "size": 16}}
+        ),
         "answering": lambda: questions.recipe(
             questions.written(folder / "q.json", questions.paragraphs(30)), train=FEW
         ),
@@ -46,6 +51,7 @@ def made(kind: str, folder: Path) -> Any:
 TOTALS = {
     "classification": lambda found: 100 * found.scores.accuracy,
     "images": lambda found: 100 * found.scores.accuracy,
+    "captioning": lambda found: 100 * found.accuracy,
     "tagging": lambda found: 100 * found.scores.accuracy,
     "answering": lambda found: 100 * found.scores.f1,
     "language-modelling": lambda found: found.bits_per_byte,

@@ -117,3 +117,16 @@ def test_a_sample_of_all_outputs_once_has_the_same_scores(references: list[str])
     twice = score_statistics(OUTPUTS, references)["bleu"](np.array([[2, 0, 1, 1]]))
     rows = [0, 0, 2, 3]
     assert twice == pytest.approx([score([OUTPUTS[row] for row in rows], [references[row] for row in rows]).bleu])
+
+
+def test_short_targets_that_are_all_right_have_the_highest_bleu() -> None:
+    """BLEU counts sequences of four words: of targets with fewer it said 0, beside an exact match of 100 %."""
+    words = ["one", "two words", "three small words"]
+    for right in (words[:1], words[:2], words):
+        found = score(right, right)
+        assert found.exact == 1
+        assert found.bleu == pytest.approx(100)
+        assert "eff:yes" in found.bleu_signature
+        assert score_statistics(right, right)["bleu"](np.ones((1, len(right)), np.int64)) == pytest.approx(100)
+    assert score(["one", "three"], ["one", "two"]).bleu == pytest.approx(50)
+    assert "eff:no" in score([*words, "one of four words"], [*words, "one of five words"]).bleu_signature

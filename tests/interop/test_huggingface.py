@@ -9,11 +9,11 @@ import torch
 from glassformer.errors import InputError, RunError
 from glassformer.interop.checkpoints import load
 from glassformer.interop.converter import labels_config
-from glassformer.interop.huggingface import Checkpoint, Exported, export, import_checkpoint, read_tokenizers
+from glassformer.interop.huggingface import Checkpoint, Chosen, Exported, export, import_checkpoint, read_tokenizers
 from glassformer.interop.special_tokens import read_special_tokens, special_keys
 from glassformer.models import DecoderOnly, bart, bert, blueprint_of, gpt2
 from glassformer.recipe import Tokenizer as Section
-from glassformer.text import SpecialTokens, Tokenizer, own_special_tokens
+from glassformer.text import Tokenizer, own_special_tokens
 from glassformer.writing import IMPORT, check_free
 
 TEXTS = ["the dog saw the cat", "a cat sat on the mat"]
@@ -29,8 +29,8 @@ def small(tokenizer: Tokenizer) -> DecoderOnly:
     return gpt2(tokenizer.size, width=16, heads=2, layers=1, length=40)
 
 
-def special_tokens(checkpoint: Checkpoint) -> SpecialTokens:
-    return checkpoint.special_tokens()
+def special_tokens(checkpoint: Checkpoint) -> Chosen:
+    return checkpoint.special_tokens(), {}
 
 
 def test_what_is_exported_is_imported_and_exported_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_labels_are_named_in_the_config_and_the_model_is_not_changed(tmp_path: P
 
 
 def test_nothing_is_written_where_no_task_suits(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    def refuse(checkpoint: Checkpoint) -> None:
+    def refuse(checkpoint: Checkpoint) -> Chosen:
         raise InputError(f"{checkpoint.source} suits no task")
 
     export(small(tokenizer), [tokenizer], Exported("it"), tmp_path / "one")

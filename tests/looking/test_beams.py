@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,12 +14,21 @@ from torch import Tensor
 import glassformer as gf
 from glassformer.decoding import BeamTrees, Limits, beam_search, greedy, sample
 from glassformer.decoding.tree import Fate
+from glassformer.looking import recording
 
 from .families import FAMILIES, KEEP, PIXELS, SOURCE, SPEAKERS, WRITERS, same, translator
 
 LIMITS = Limits(1, 2, max_length=7)
 AFTER_PROMPT = Limits(None, 2, max_length=5)
 FEW = {"max_examples": 6, "deadline": None}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgetful() -> Iterator[None]:
+    """Beams that came to nothing are let go at every second step, not only in long outputs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recording, "FORGET", 2)
+        yield
 
 
 def lively(name: str, seed: int) -> Any:
@@ -193,3 +203,32 @@ def test_padding_of_another_length_changes_nothing() -> None:
         beam_search(model, SOURCE[1:, :3], limits=LIMITS, width=3)
     ours: Tensor = together["decoder.1.cross"][1]
     same(ours[:, : alone["decoder.1.cross"].shape[2], :3], alone["decoder.1.cross"][0])
+
+
+@torch.no_grad()
+def test_beams_that_came_to_nothing_take_no_room() -> None:
+    """While five beams search they are let go, and in the end as much is left as one beam takes."""
+    model, limits = lively("transformer", 3), Limits(1, 2, max_length=24, min_length=24)
+
+    def taken(width: int, forget: int) -> tuple[int, int]:
+        """The most bytes of the decoder that were kept at a time, and those in the end."""
+        most = 0
+        with pytest.MonkeyPatch.context() as patch, gf.record(model, keep="decoder.*") as trace:
+            patch.setattr(recording, "FORGET", forget)
+            kept: Any = trace.kept
+            told = kept.begin
+
+            def begin(*given: Any) -> None:
+                nonlocal most
+                most = max(most, kept.total)
+                told(*given)
+
+            kept.session.starting = begin
+            beam_search(model, SOURCE, KEEP, limits=limits, width=width)
+            most = max(most, kept.total)
+        return most, kept.total
+
+    one, all_beams, few = taken(1, 2), taken(5, 1000), taken(5, 2)
+    assert all_beams[0] > 4 * one[0]
+    assert few[0] < 0.6 * all_beams[0]
+    assert few[1] == all_beams[1] == one[1]

@@ -89,13 +89,13 @@ def test_a_table_holds_it_all(trained: Translator) -> None:
     rows = list(found.rows())
     assert {len(row) for row in rows} == {9}
     assert [row[0] for row in rows].count("head") == len(found.heads) == 3 * 2 * 4
-    bars = found.plot().axes[0]
+    bars = found.figure().axes[0]
     assert [each.get_text() for each in bars.get_yticklabels()] == [each.point for each in found.streams]
 
 
 def test_nothing_to_draw_is_a_sentence() -> None:
     with pytest.raises(InputError, match="there is nothing to draw: no reason"):
-        Comparison("a", ("", ""), ([], []), [], [], [], ["no reason"]).plot()
+        Comparison("a", ("", ""), ([], []), [], [], [], ["no reason"]).figure()
 
 
 def test_an_empty_text_is_refused(trained: Any) -> None:

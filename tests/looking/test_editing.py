@@ -16,70 +16,71 @@ from glassformer.parts import adapt, pack, quantise
 
 from .families import FAMILIES, KEEP, SOURCE, SPEAKERS, TARGET, WRITERS, same, translator
 
-EACH_POINT = [(name, point) for name, case in FAMILIES.items() for point in gf.points(case.model())]
 LIMITS = Limits(1, 2, max_length=6, min_length=5)
 
 
-@pytest.fixture(scope="module")
-def models() -> dict[str, Any]:
-    """A model of each family, what it gives, and a trace of that."""
-    found = {}
-    for name, case in FAMILIES.items():
-        model = case.model()
-        with torch.no_grad(), gf.record(model) as trace:
-            found[name] = (model, model(*case.inputs), trace)
-    return found
+def recorded(name: str) -> tuple[Any, Any, gf.Trace]:
+    """A model of a family, what it gives, and a trace of that."""
+    case = FAMILIES[name]
+    model = case.model()
+    with torch.no_grad(), gf.record(model) as trace:
+        return model, model(*case.inputs), trace
 
 
-@pytest.mark.parametrize(("name", "point"), EACH_POINT)
+@pytest.mark.parametrize("name", FAMILIES)
 @torch.no_grad()
-def test_writing_back_what_was_there_changes_no_bit(models: dict[str, Any], name: str, point: str) -> None:
+def test_writing_back_what_was_there_changes_no_bit(name: str) -> None:
     """For every family and every point: by a copy, from a trace, and for some heads and positions."""
-    model, before, trace = models[name]
+    model, before, trace = recorded(name)
     inputs = FAMILIES[name].inputs
-    axes = trace.kept.axes_of(point)
-    some: dict[str, Any] = {"heads": [0]} if "head" in axes else {}
-    some |= {"positions": [1, 2]} if "token" in axes else {}
-    passed = []
-
-    def copy(x: Tensor) -> Tensor:
-        passed.append(x.shape)
-        return x.clone()
-
+    passed: list[str] = []
     with gf.intervene(model) as edit:
-        edit.apply(point, copy)
-        assert torch.equal(model(*inputs), before)
-        assert passed  # so it was really in the way
-        edit.clear()
-        edit.patch(point, trace)
-        assert torch.equal(model(*inputs), before)
-        edit.clear()
-        edit.patch(point, trace, **some)
-        edit.apply(point, copy, **some)
-        assert torch.equal(model(*inputs), before)
+        for point in gf.points(model):
+
+            def copy(x: Tensor, point: str = point) -> Tensor:
+                passed.append(point)
+                return x.clone()
+
+            axes = trace.kept.axes_of(point)
+            some: dict[str, Any] = {"heads": [0]} if "head" in axes else {}
+            some |= {"positions": [1, 2]} if "token" in axes else {}
+            edit.clear()
+            edit.apply(point, copy)
+            assert torch.equal(model(*inputs), before), point
+            edit.clear()
+            edit.patch(point, trace)
+            assert torch.equal(model(*inputs), before), point
+            edit.clear()
+            edit.patch(point, trace, **some)
+            edit.apply(point, copy, **some)
+            assert torch.equal(model(*inputs), before), point
+    assert {*passed} == {*gf.points(model)}  # so each was really in the way
     assert torch.equal(model(*inputs), before)
 
 
 DEAD = {("lstm-classes", "encoder.output"), ("lstm-blind", "encoder.output")}  # the last state says all
 
 
-@pytest.mark.parametrize(("name", "point"), EACH_POINT)
+@pytest.mark.parametrize("name", FAMILIES)
 @torch.no_grad()
-def test_a_change_at_every_point_changes_the_output(models: dict[str, Any], name: str, point: str) -> None:
-    model, before, _ = models[name]
-
-    def change(x: Tensor) -> Tensor:
-        if not x.is_floating_point():
-            return (x + 1) % 23
-        if point.endswith(("keys", "scores")):  # the same number for all would not change a softmax
-            return x * torch.linspace(0.5, 3, x.shape[-1])
-        return x * 0.5 + 0.3
-
+def test_a_change_at_every_point_changes_the_output(name: str) -> None:
+    model, before, _ = recorded(name)
+    inputs = FAMILIES[name].inputs
     with gf.intervene(model) as edit:
-        edit.apply(point, change)
-        after = model(*FAMILIES[name].inputs)
-    assert torch.equal(after, before) == ((name, point) in DEAD)
-    assert torch.equal(model(*FAMILIES[name].inputs), before)
+        for point in gf.points(model):
+
+            def change(x: Tensor, point: str = point) -> Tensor:
+                if not x.is_floating_point():
+                    return (x + 1) % 23
+                if point.endswith(("keys", "scores")):  # the same number for all would not change a softmax
+                    return x * torch.linspace(0.5, 3, x.shape[-1])
+                return x * 0.5 + 0.3
+
+            edit.apply(point, change)
+            assert torch.equal(model(*inputs), before) == ((name, point) in DEAD), point
+            edit.clear()
+        assert torch.equal(model(*inputs), before)
+    assert torch.equal(model(*inputs), before)
 
 
 @pytest.mark.parametrize("name", [*WRITERS, *SPEAKERS])
@@ -231,6 +232,15 @@ def test_a_patch_at_a_position_goes_on_from_there() -> None:
         after = model(other)
     assert torch.equal(after[:, :2], before[:, :2])
     assert all(not torch.equal(after[:, t], before[:, t]) for t in (2, 3, 4))
+
+
+def test_a_word_that_the_source_does_not_have_is_refused_while_decoding() -> None:
+    model = translator()
+    limits = gf.Limits(start=1, end=2, max_length=4)
+    with gf.intervene(model) as edit:
+        edit.attend("decoder.0.cross", key=9)
+        with pytest.raises(InputError, match="has no key 9: it has 5"):
+            gf.greedy(model, SOURCE, KEEP, limits=limits)
 
 
 @pytest.mark.parametrize("cached", [False, True])

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import glassformer as gf
 from glassformer.errors import InputError
-from glassformer.looking.patching import Forced
+from glassformer.looking.patching import Forced, preference
 
 from .families import FAMILIES
 
@@ -127,3 +127,10 @@ def test_a_translator_carries_the_difference_at_the_word_that_differs() -> None:
     assert len(found.points) == run.recipe.model.layers
     assert (found.effects.argmax(dim=1) == 1).all()
     assert found.clean > found.corrupt
+
+
+def test_preference_is_a_log_probability_or_a_difference_of_scores() -> None:
+    logits = torch.tensor([[0.0, 1.0, 3.0], [2.0, 0.0, 0.0]])
+    assert float(preference(2, 0)(logits)) == pytest.approx(float(logits[0].log_softmax(-1)[2]))
+    assert float(preference(2, 0, against=1)(logits)) == 2.0
+    assert float(preference(0)(logits[1])) == pytest.approx(float(logits[1].log_softmax(-1)[0]))  # of a whole text

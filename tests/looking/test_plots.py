@@ -236,7 +236,7 @@ def test_patches_are_laid_over_the_image() -> None:
 def test_effects_are_a_map_of_points_and_positions() -> None:
     found = Effects(torch.tensor([[0.0, 1.0], [0.5, -0.5]]), ["encoder.0.after", "encoder.1.after"], ["a", "▁b/▁c"],
                     "positions", 1.0, 0.0)  # fmt: skip
-    figure = found.plot.patching()
+    figure = found.figure()
     assert images(figure)[0].tolist() == found.effects.tolist()
     assert ticks(figure.axes[0].xaxis) == ["a", "·b/·c"]
     assert texts(figure) == ["1.00", "0.50", "-0.50"]

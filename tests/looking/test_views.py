@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +17,12 @@ from rich.text import Text
 import glassformer as gf
 from glassformer.cli.commands.look import WHAT
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.looking import exporting
 from glassformer.looking.exporting import check_ending, export, page, table
+from glassformer.looking.terminal import bars_text
 from glassformer.looking.trace import Trace
-from glassformer.looking.views import VIEWS, Choice, fitting, view_of
+from glassformer.looking.view import Choice
+from glassformer.looking.views import VIEWS, fitting, view_of
 
 from .test_plots import READ, WRITTEN, cross
 
@@ -73,30 +79,70 @@ def test_a_tree_is_told_to_its_forks_with_what_became_of_each_branch(trace: Trac
     assert {row[-1] for row in found[1:]} == {"kept", "pruned", "finished"}
 
 
-@pytest.mark.parametrize("name", ["attention", "heads", "lines", "alignment", "beam", "positions", "embeddings"])
-@pytest.mark.parametrize("ending", ["svg", "html", "csv", "trace"])
-def test_every_view_of_a_translator_is_written(name: str, ending: str, trace: Trace, tmp_path: Path) -> None:
-    file = tmp_path / f"x.{ending}"
-    export(file, VIEWS[name], trace, Choice())
-    assert file.stat().st_size > 200
-    assert plain(VIEWS[name].text(trace, Choice()))
+@pytest.mark.parametrize("name", [name for name in VIEWS if name not in ("gates", "patches", "patching")])
+def test_every_view_of_a_translator_is_written(name: str, trace: Trace, tmp_path: Path) -> None:
+    view, origin = VIEWS[name], trace.origin
+    assert origin is not None
+    thing = trace if view.make is None else view.make(origin.run, origin.item, Choice())
+    for ending in ("svg", "html", "csv", *(["trace"] if view.make is None else [])):
+        file = tmp_path / f"x.{ending}"
+        export(file, view, thing, Choice())
+        assert file.stat().st_size > 200
+    assert plain(view.text(thing, Choice()))
 
 
-def test_a_page_has_the_view_and_all_heads_and_refers_to_nothing(trace: Trace) -> None:
-    text = page(VIEWS["lines"], trace.words(), Choice(), "Where is the old station?")
+def test_the_table_of_a_lens_ends_with_what_was_written(trace: Trace) -> None:
+    found = VIEWS["lens"].make(trace.origin.run, trace.origin.item, Choice())  # type: ignore[misc, union-attr]
+    assert [row[2] for row in rows("lens", found)[-7:]] == [row[4] for row in rows("lens", found)[-7:-1]] + ["end"]
+    text = plain(VIEWS["lens"].text(found, Choice(width=30))).splitlines()
+    assert text[2].split() == ["before", "layer", "2"]  # the first and the last, where there is no room for more
+
+
+def test_what_each_part_adds_sums_to_the_logit_of_the_word_that_is_named(trace: Trace) -> None:
+    chosen = Choice(word="Bahnhof", instead="Hund", width=60)
+    found = VIEWS["parts"].make(trace.origin.run, trace.origin.item, chosen)  # type: ignore[misc, union-attr]
+    table_of = rows("parts", found, chosen)
+    assert {(row[0], row[1]) for row in table_of[1:]} == {("▁Bahnhof", "▁Hund")}
+    assert sum(float(row[3]) for row in table_of[1:]) == pytest.approx(found.logit, abs=1e-3)
+    assert 'Why "Bahnhof" and not "Hund"' in plain(VIEWS["parts"].text(found, chosen))
+
+
+def test_bars_of_text_have_two_sides_where_something_is_below_zero() -> None:
+    lines = plain(bars_text([2.0, -1.0], ["a", "bb"], 40)).splitlines()
+    assert lines == [" a              │█████████████ +2.00", "bb        ▒▒▒▒▒▒│ -1.00"]
+    assert plain(bars_text([2.0, 1.0], ["a", "b"], 21)).splitlines() == ["a │████████ +2.00", "b │████ +1.00"]
+
+
+def test_without_scripts_a_page_has_the_view_and_all_heads(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "script", lambda name: None)
+    text = page(VIEWS["lines"], trace, Choice(), "Where is the old station?")
     assert text.count("<figure>") == 4  # and the heads of three kinds of attention
     assert "Bahnhof" in text
-    assert "http" not in text.replace("http://www.w3.org", "")
+    assert "http" not in text.replace("http://www.w3.org", "").replace("http-equiv", "")
     assert "<script" not in text
+
+
+def test_a_page_with_scripts_runs_those_and_asks_nobody(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "let text = '</script><!--'"
+    monkeypatch.setattr(exporting, "script", lambda name: code)
+    text = page(VIEWS["beam"], trace, Choice(), "x")
+    assert text.count("<figure>") == 1  # of the tree, which the interactive view does not show
+    assert text.count("<script") == text.count("</script>") == 2  # the trace and the code
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    written = text.rpartition("<script>")[2].partition("</script>")[0]
+    assert base64.b64encode(hashlib.sha256(written.encode()).digest()).decode() in policy
+    assert written == r"let text = '\x3c/script>\x3c!--'"
 
 
 def test_which_views_a_model_has_follows_from_its_points(trace: Trace) -> None:
     assert fitting(trace.names, searches=True) == [
         *("attention", "heads", "lines", "alignment", "beam", "positions", "embeddings", "patching"),
+        *("lens", "why", "parts", "roles", "rollout"),
     ]
     assert "beam" not in fitting(trace.names, searches=False)
     lstm = ["encoder.tokens", "encoder.embedding", "encoder.0.gates.forget", "encoder.0.state", "logits"]
-    assert fitting(lstm, searches=False) == ["embeddings", "gates", "patching"]
+    assert fitting(lstm, searches=False) == ["embeddings", "gates", "patching", "why"]
 
 
 def test_names_and_ends_that_do_not_exist_are_sentences() -> None:

@@ -37,6 +37,8 @@ from glassformer.parts.lora import LowRank, lora_parts
 TOKENS, OTHERS = torch.tensor([[5, 6, 7, 8], [9, 4, 3, 2]]), torch.tensor([[1, 9, 8], [1, 7, 6]])
 PIXELS = torch.randn(2, 3, 4, 4)
 STACK: dict[str, Any] = {"vocabulary": 30, "width": 8, "heads": 2, "layers": 2, "hidden": 12, "dropout": 0.0}
+SERIES = {key: value for key, value in STACK.items() if key != "vocabulary"} | {"columns": 3}
+SERIES_VALUES = torch.randn(2, 6, 3)
 CASES: dict[str, tuple[dict[str, Any], tuple[Tensor, ...]]] = {
     "bart": (STACK, (TOKENS, OTHERS)),
     "bert": (STACK | {"answer": "classes", "attention_dropout": 0.0}, (TOKENS,)),
@@ -46,6 +48,9 @@ CASES: dict[str, tuple[dict[str, Any], tuple[Tensor, ...]]] = {
     "marian": (STACK, (TOKENS, OTHERS)),
     "recurrent": ({"vocabulary": 30, "width": 8, "layers": 2, "dropout": 0.0}, (TOKENS, OTHERS)),
     "roberta": (STACK | {"answer": "words", "attention_dropout": 0.0}, (TOKENS,)),
+    "series_decoder": (SERIES, (SERIES_VALUES,)),
+    "series_encoder": (SERIES, (SERIES_VALUES,)),
+    "series_recurrent": ({"columns": 3, "width": 8, "layers": 2, "dropout": 0.0}, (SERIES_VALUES,)),
     "t5": (STACK | {"head_width": 4, "gated": True}, (TOKENS, OTHERS)),
     "transformer": (STACK, (TOKENS, OTHERS)),
     "vit": ({key: value for key, value in STACK.items() if key != "vocabulary"} | {"image": 4, "patch": 2}, (PIXELS,)),

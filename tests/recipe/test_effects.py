@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import torch
 
+import captions
 import questions
 import stories
+import waves
 from glassformer.errors import ConfigurationError, GlassformerError, RecipeError
 from glassformer.recipe import Recipe, RecipeWarning, make_recipe, reset_idle_keys, without_effect
 from glassformer.recipe import effects as effects_of_keys
@@ -30,8 +32,12 @@ SIZES: dict[str, Any] = {"width": 8, "heads": 2, "layers": 1, "hidden": 16, "hea
 LONG = 24  # tokens: enough for distances to matter
 SOURCES: dict[str, dict[str, Any]] = {
     "answering": {"kind": "squad", "train": "t"},
+    "forecasting": {"kind": "seasons"},
     "images": {"kind": "image-folder", "path": "t"},
+    "series-classification": {"kind": "activities"},
+    "captioning": {"kind": "captions", "train": "t"},
 }
+OPTIONS: dict[str, dict[str, Any]] = {"images": {"size": 8}, "captioning": {"size": 8, "frames": 2}}
 TASK_FAMILIES = [(kind, family) for kind, task in TASKS.items() for family in families_for(task.answer)]
 
 
@@ -43,7 +49,7 @@ def recipe_of(kind: str, family: str, changes: dict[str, Any]) -> Recipe:
     known = section_of(family, TASKS[kind].answer).model_fields
     model = {key: size for key, size in SIZES.items() if key in known and (key != "head_width" or family == "t5")}
     asked = {
-        "task": {"kind": kind, **({"size": 8} if kind == "images" else {})},
+        "task": {"kind": kind, **OPTIONS.get(kind, {})},
         "source": SOURCES.get(kind, {"kind": "tsv", "train": "t"}),
         "data": {"max_tokens": 32},
         "model": {**model, "family": family, **changes},
@@ -69,7 +75,11 @@ class Built:
         """What the model answers in training, dropout and all, and the gradients of that."""
         torch.manual_seed(2)
         tokens, image = torch.randint(4, 20, (2, LONG)), torch.randn(2, 3, 8, 8)
-        inputs = {"image-classes": (image,), "target": (tokens, tokens)}.get(self.recipe.task.answer, (tokens,))
+        film = torch.randn(2, 2, 3, 8, 8)
+        known = {"image-classes": (image,), "target": (tokens, tokens), "caption": (film, tokens)}
+        inputs = known.get(self.recipe.task.answer, (tokens,))
+        if self.recipe.task.answer in ("numbers", "series-classes"):
+            inputs = (torch.randn(2, LONG, self.recipe.source.columns_read()),)
         torch.manual_seed(3)
         answer = self.model(*inputs)
         (answer * torch.linspace(-1, 1, answer.numel()).view_as(answer)).sum().backward()
@@ -201,15 +211,23 @@ def translation(folder: Path) -> dict[str, Any]:
 
 
 def classification(folder: Path) -> dict[str, Any]:
-    rows = [*examples(60), (ODD, "fruit"), ("The old saw", "tool"), ("the saw",), *examples(2)]
-    return text_recipe(table(folder / "t.tsv", rows))
+    rows = [*examples(60), (ODD, "fruit"), ("The old saw", "tool"), ("the saw",), *examples(2), ("a zebra", "tool")]
+    return text_recipe(table(folder / "t.tsv", rows), tokenizer={"vocabulary": 19})  # all words but the last
 
 
 def tagging(folder: Path) -> dict[str, Any]:
     rows = [(text, " ".join("x" if word < "m" else "y" for word in text.split())) for text, _ in examples(60)]
-    rows += [(ODD, "x y x"), ("The Saw", "x y"), ("the saw", "x"), rows[0]]
-    asked = text_recipe(table(folder / "t.tsv", rows))
+    rows += [(ODD, "x y x"), ("The Saw", "x y"), ("the saw", "x"), rows[0], ("a zebra", "x y")]
+    asked = text_recipe(table(folder / "t.tsv", rows), tokenizer={"vocabulary": 20})
     return {**asked, "task": {"kind": "tagging"}, "model": {"family": "recurrent", "width": 8}}
+
+
+def embedding(folder: Path) -> dict[str, Any]:
+    pairs = [(text, f"a {label}") for text, label in examples(60)]
+    rows = [*pairs, (ODD, "odd"), ("The old saw", "Tool"), ("the saw",), pairs[0]]
+    # A seed with which the loss falls before the accuracy rises.
+    asked = text_recipe(table(folder / "t.tsv", rows), tokenizer={"vocabulary": 22}, train={"seed": 4})
+    return {**asked, "task": {"kind": "embedding"}}
 
 
 def documents(kind: str) -> Callable[[Path], dict[str, Any]]:
@@ -239,20 +257,57 @@ def images(folder: Path) -> dict[str, Any]:
     return image_recipe(path)
 
 
+def forecasting(folder: Path) -> dict[str, Any]:
+    odd = [(240 + at, "x" if at == 3 else at, at) for at in range(8)]
+    asked = waves.forecasting(folder, source={"series": "name"})
+    file = Path(asked["source"]["train"])
+    rows = [line.split(",") for line in file.read_text().splitlines()[1:]]
+    waves.written(
+        file, ("name", "hour", "heat", "load"), [(name, *row) for name in "abc" for row in [*rows, *odd][name == "c" :]]
+    )
+    return asked
+
+
+def series_classification(folder: Path) -> dict[str, Any]:
+    asked = waves.recognising(folder, train={"seed": 2})  # with which the loss falls before the accuracy rises
+    file = Path(asked["source"]["train"])
+    lines = file.read_text().splitlines()
+    twin = [line.replace("person 0", "twin") for line in lines if line.startswith("person 0")]
+    file.write_text("\n".join([*lines, *twin, "person 5,x,quick"]) + "\n")
+    return asked
+
+
+def captioning(folder: Path) -> dict[str, Any]:
+    file = captions.written(folder, 24)
+    rows = file.read_text(encoding="utf-8").splitlines()
+    odd = {"image": "seen/000.png", "caption": [ODD, "The Circle", "a b c d e f g h i j k l m n"]}
+    (folder / "seen" / "bad.png").write_bytes(b"no image")
+    bad = {"image": "seen/bad.png", "caption": "a circle"}
+    file.write_text("\n".join([*rows, rows[0], json.dumps(odd), json.dumps(bad)]), encoding="utf-8")
+    return captions.caption_recipe(file)
+
+
 MADE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "answering": answering,
+    "captioning": captioning,
     "classification": classification,
+    "denoising": documents("denoising"),
+    "embedding": embedding,
+    "forecasting": forecasting,
     "images": images,
     "language-modelling": documents("language-modelling"),
     "masked-language-modelling": documents("masked-language-modelling"),
+    "series-classification": series_classification,
     "span-corruption": documents("span-corruption"),
     "tagging": tagging,
     "translation": translation,
 }
 USED: dict[str, Callable[[Any], object]] = {
     "translation": lambda run: run.search(["the a b"], best=2),
+    "captioning": lambda run: run.search([each.frames for each in run.examples("test")[:2]], best=2),
     "language-modelling": lambda run: run.generate(["the big", "the old cow"]),
     "masked-language-modelling": lambda run: run.fill(["the big [MASK] says moo"]),
+    "denoising": lambda run: run.outputs([run.read("the big <mask> moo")] * 2, [run.limits] * 2),
     "span-corruption": lambda run: run.outputs([run.read_gaps("the big <extra_id_0> moo")] * 2, [run.limits] * 2),
 }
 

@@ -52,14 +52,19 @@ def test_a_gpt2_without_hidden_is_four_times_as_wide_inside() -> None:
 @pytest.mark.parametrize(
     ("family", "task", "changes", "sentence"),
     [
-        ("bert", "classification", {"cell": "gru"}, "model.cell is not a key of the family bert, only of recurrent: "),
+        (
+            "bert",
+            "classification",
+            {"cell": "gru"},
+            "model.cell is not a key of the family bert, only of recurrent, series_recurrent: ",
+        ),
         (
             "transformer",
             "translation",
             {"head_width": 8},
             "model.head_width is not a key of the family transformer, only of llama, t5: remove it, or --set model.he",
         ),
-        ("gpt2", "language-modelling", {"patch": 8}, "only of vit: remove it"),
+        ("gpt2", "language-modelling", {"patch": 8}, "only of captioner, vit: remove it"),
         ("bert", "classification", {"tie_output": False}, "model.tie_output has no effect in a bert for this task"),
         ("transformer", "translation", {"widht": 8}, r"model.widht is not a key: did you mean width\?"),
         ("llama", "language-modelling", {"zzz": 8}, "model.zzz is not a key: its keys are .*positions"),

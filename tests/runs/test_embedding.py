@@ -33,7 +33,9 @@ WORDS = ["plum", "apple", "hammer", "saw"]
 TOKENIZER = Tokenizer.train(["the Plum", "apple saw", "xylophone"], Section(kind="word", vocabulary=40))
 SMALL: dict[str, Any] = {"width": 8, "heads": 2, "layers": 1, "hidden": 16}
 ASSETS = Assets((TOKENIZER, TOKENIZER), ["one", "other"])
-TEXT_FAMILIES = [(kind, each) for kind, task in TASKS.items() if task.tokenizers for each in families_for(task.answer)]
+TEXT_FAMILIES = [
+    (kind, each) for kind, task in TASKS.items() if 0 in task.text_sides() for each in families_for(task.answer)
+]
 
 
 @pytest.fixture

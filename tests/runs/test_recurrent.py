@@ -96,7 +96,7 @@ def test_a_language_model_learns_with_truncated_gradients(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"model": {"cell": "gru"}}, "model.cell is not a key of the family transformer, only of recurrent: remove it"),
+        ({"model": {"cell": "gru"}}, "model.cell is not a key of the family transformer, only of recurrent, series_"),
         ({"model": {"attention": "none"}}, "model.attention is not a key of the family transformer, only of recurrent"),
         ({"model": {"bidirectional": True}}, "model.bidirectional is not a key of the family transformer, only of rec"),
         ({"model": {"truncate": 4}}, "model.truncate is not a key of the family transformer, only of recurrent"),

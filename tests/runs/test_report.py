@@ -114,7 +114,7 @@ def test_every_task_has_a_report(task: str, family: str | None, world: World, tm
     for sample in run.samples(run.examples("test"), evaluated):
         assert sample.output[:20] in words
     pictures = run.pictures(run.examples("test"), evaluated)
-    assert [each.name for each in pictures] == re.findall(r'id="(attention|confusion)-figure_1"', text)
+    assert [each.name for each in pictures] == re.findall(r'id="(attention|confusion|forecast)-figure_1"', text)
     assert ("Pictures" in headings(text)) == bool(pictures)
 
 

@@ -14,12 +14,14 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import processors
 
 import glassformer as gf
+import tiny
 from glassformer import interop
 from glassformer.data.encoding import Encoded, PairEncoder, _with_special
 from glassformer.interop.special_tokens import read_special_tokens
 from glassformer.models import bart, bert, gpt2, marian, t5
 from glassformer.recipe import Tokenizer as Section
-from glassformer.runs import import_run
+from glassformer.recipe import make_recipe
+from glassformer.runs import import_run, train
 from glassformer.text import SpecialTokens, Tokenizer, framed_special_tokens, own_special_tokens
 
 WEIGHTS = Path(__file__).parents[3] / "shared" / "weights" / "misaki-bart-g2p-us"
@@ -170,3 +172,21 @@ def test_american_phonemes_are_the_beginning_of_british_ones(tmp_path: Path) -> 
     run: Any = gf.train({**asked, "train": {**asked["train"], **learning}}, tmp_path / "run")
     assert run.loss(rows) < imported.loss(rows) / 2
     assert gf.load(tmp_path / "run", "cpu").translate(["better"])[0].text == "bˈɛtə"
+
+
+def test_no_step_scores_a_checkpoint_as_it_is_and_a_resume_goes_on_from_it(tmp_path: Path) -> None:
+    first = gf.train(tiny.recipe(tiny.IDLE), tmp_path / "first")
+    table = {**tiny.table(tiny.IDLE), "model": {"pretrained": str(tmp_path / "first")}, "decode": {"beam": 1}}
+    table["train"] = {**table["train"], "steps": 0}
+    del table["tokenizer"]
+    run = gf.train(table, tmp_path / "run")
+    assert all(map(torch.equal, run.model.parameters(), first.model.parameters()))
+    (logged,) = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert logged["step"] == 0
+    assert logged["valid_loss"] == pytest.approx(run.evaluate(run.examples("valid")).loss, rel=1e-5)
+    assert all(map(torch.equal, gf.load(tmp_path / "run").model.parameters(), first.model.parameters()))
+    again = train(make_recipe(table), tmp_path / "run", resume=True)
+    assert all(map(torch.equal, again.model.parameters(), first.model.parameters()))
+    table["train"]["steps"] = 2
+    more = train(make_recipe(table), tmp_path / "run", resume=True)
+    assert not all(map(torch.equal, more.model.parameters(), first.model.parameters()))

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from glassformer.data import Assets
 from glassformer.data.examples import from_line, to_line
@@ -55,6 +56,11 @@ def test_images_are_found_again_and_each_counts_as_one() -> None:
 def test_shades_are_around_nought() -> None:
     shades = normalised(np.array([[[[0, 255, 51]]]], np.uint8), 0.5, 0.5)
     torch.testing.assert_close(shades, torch.tensor([-1.0, 1.0, -0.6]).reshape(1, 3, 1, 1))
+
+
+def test_a_deviation_that_makes_pixels_infinite_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"greater than or equal to 0\.001"):
+        ImagesTask(kind="images", deviation=1e-308)
 
 
 @given(st.integers(-4, 4), st.integers(-4, 4))

@@ -7,13 +7,15 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data import Encoded, Rows
+from glassformer.data import Document, Encoded, Rows
 from glassformer.models import bert
 from glassformer.recipe import Tokenizer as Section
 from glassformer.tasks.gathering import token_loss
-from glassformer.tasks.masked import MaskCollator, MaskedEvaluation, chosen, hidden_at
+from glassformer.tasks.masked import MaskCollator, MaskedEvaluation, MaskedTask, chosen, hidden_at
 from glassformer.tasks.objective import Objective
 from glassformer.text import Tokenizer
+
+from .contexts import context
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,17 @@ def test_eight_of_ten_are_masked_one_is_replaced_one_stays() -> None:
     assert others.max() > 4900
 
 
+def test_a_piece_with_nothing_to_hide_is_left_out() -> None:
+    words = Tokenizer.train(["a b c", "c b a"], Section(kind="word", vocabulary=20))
+    words.add_mask()
+    task = MaskedTask(kind="masked-language-modelling")
+    made = task.encoder(context((words,), limit=4))([Document("a b éé éé"), Document("éé"), Document("c éé")])
+    assert [row.tolist() for row in map(made.rows().source, range(len(made.lengths)))] == [
+        [words.start, *words.encode(text), words.end] for text in ("a b", "c éé")
+    ]
+    assert made.counts == {"split": 1, "empty": 2}
+
+
 def test_special_tokens_and_padding_are_never_chosen(tokenizer: Tokenizer) -> None:
     pairs = rows(tokenizer, ["ab", "abcdefgh", "a"])
     batch = MaskCollator(pairs, tokenizer, 0.9)(np.arange(3), np.random.default_rng(0))
@@ -84,7 +97,7 @@ def test_a_gap_takes_the_space_before_it_where_words_do(tokenizer: Tokenizer) ->
     words = Tokenizer.train(["the cat sat"], Section(kind="word", vocabulary=20))
     words.add_mask()
     gap = {"[MASK]": words.mask}
-    assert words.tokens(words.encode_with("the [MASK] sat", gap)) == ["the", "<mask>", "▁sat"]
+    assert words.tokens(words.encode_with("the [MASK] sat", gap)) == ["▁the", "<mask>", "▁sat"]
     letters = tokenizer.tokens(tokenizer.encode_with("a [MASK]b", {"[MASK]": tokenizer.mask}))
     assert letters == ["a", "▁", "<mask>", "b"]
     assert tokenizer.encode_with("<mask>", {"[MASK]": tokenizer.mask}) == tokenizer.encode("<mask>")

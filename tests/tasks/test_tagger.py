@@ -21,7 +21,7 @@ RECIPE: dict[str, Any] = {
     "source": {"kind": "grammar", "count": 1500},
     "tokenizer": {"kind": "word", "vocabulary": 100},
     "model": {"bidirectional": True, "width": 32, "layers": 1, "dropout": 0.0},
-    "train": {"steps": 150, "batch_tokens": 512, "lr": 0.02, "warmup": 5, "validate_every": 75, "device": "cpu"},
+    "train": {"steps": 200, "batch_tokens": 512, "lr": 0.02, "warmup": 5, "validate_every": 75, "device": "cpu"},
 }
 
 

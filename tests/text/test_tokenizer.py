@@ -101,7 +101,8 @@ def test_words_are_remembered(kind: str) -> None:
     tokenizer = Tokenizer(Engine.from_str(TOKENIZERS[kind].to_json()))
     first = tokenizer.encode_flat(["the cat sat", "the dog"])[0].tolist()
     assert isinstance(tokenizer._cache, WordCache)
-    assert {"the", " cat", " sat", " dog"} <= tokenizer._cache.known.keys()
+    space = "" if kind == "word" else " "  # which every text begins with, if its tokens are words
+    assert {"the", f"{space}cat", f"{space}sat", f"{space}dog"} <= tokenizer._cache.known.keys()
     assert tokenizer.encode_flat(["the cat sat", "the dog"])[0].tolist() == first
 
 
@@ -147,7 +148,7 @@ def test_decoding_leaves_special_tokens_out() -> None:
 
 
 def test_tokens_can_be_read() -> None:
-    assert TOKENIZERS["word"].tokens(TOKENIZERS["word"].encode("The cat sat.")) == ["The", "▁cat", "▁sat", "."]
+    assert TOKENIZERS["word"].tokens(TOKENIZERS["word"].encode("The cat sat.")) == ["▁The", "▁cat", "▁sat", "."]
     assert TOKENIZERS["byte"].tokens(TOKENIZERS["byte"].encode("a é\n")) == ["a", "▁", "⟨C3⟩", "⟨A9⟩", "⏎"]
     assert "".join(TOKENIZERS["bpe"].tokens(TOKENIZERS["bpe"].encode("The cat auf"))) == "The▁cat▁auf"
     with pytest.raises(InputError, match="99999"):
@@ -223,3 +224,36 @@ def test_a_file_that_is_no_tokenizer_is_refused(contents: bytes, tmp_path: Path)
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nowhere: cannot be read: No such file"):
         Tokenizer.load(tmp_path / "nowhere")
+
+
+def test_the_first_word_of_a_text_is_the_same_token_as_later() -> None:
+    tokenizer = Tokenizer.train(["the cat saw the dog", "dog and cat"], Section(kind="word", vocabulary=20))
+    first, _, _, later, _ = tokenizer.encode("the cat saw the dog")
+    assert first == later
+    assert tokenizer.encode("dog saw cat") == [tokenizer.encode(word)[0] for word in ("dog", "saw", "cat")]
+    assert tokenizer.encode_with("<mask> the cat.", {"<mask>": 99}) == [99, *tokenizer.encode("the cat.")]
+    assert tokenizer.encode_with("the<mask>the", {"<mask>": 99}) == [first, 99, tokenizer.unknown]
+
+
+@given(words=st.lists(st.sampled_from([" ", "the", " the", " cat", "cat"]), max_size=6))
+def test_spaces_before_the_first_word_are_kept(words: list[str]) -> None:
+    tokenizer = Tokenizer.train(["  the cat", "thethe catcat thecat catthe"], Section(kind="word", vocabulary=30))
+    text = "".join(words)
+    ids = tokenizer.encode(text)
+    if tokenizer.unknown not in ids:
+        assert tokenizer.decode(ids) == text
+        assert tokenizer.part(ids) == (f" {text}" if text else "")
+
+
+def test_contractions_are_two_words_if_the_recipe_says_so() -> None:
+    texts = ["Doesn't it? It's what they’ll say: isn't n'te, don'ts", "ain't"]
+    cut = Tokenizer.train(texts, Section(kind="word", vocabulary=60, contractions=True))
+    assert cut.tokens(cut.encode("Doesn't it?")) == ["▁Does", "n't", "▁it", "?"]
+    assert cut.tokens(cut.encode("It's what they’ll say")) == ["▁It", "'s", "▁what", "▁they", "’ll", "▁say"]
+    assert cut.tokens(cut.encode("n'te, don'ts")) == ["▁n", "'", "te", ",", "▁don", "'", "ts"]
+    whole = Tokenizer.train(texts, Section(kind="word", vocabulary=60))
+    assert whole.tokens(whole.encode("Doesn't")) == ["▁Doesn", "'", "t"]
+    for tokenizer in (cut, whole):
+        assert [tokenizer.decode(tokenizer.encode(text)) for text in texts] == texts
+        flat, _ = tokenizer.encode_flat(texts)
+        assert flat.tolist() == [number for text in texts for number in tokenizer.encode(text)]

@@ -38,7 +38,7 @@ def test_adam_is_torchs_own(kind: Kind) -> None:
     for step in range(5):
         fill(ours, step, factor=3.0)
         fill(theirs, step)
-        chosen.step(0.5, torch.tensor(3.0), GOOD)
+        chosen.prepare(torch.tensor(3.0), GOOD)(0.5)
         reference.step()
     for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
@@ -49,11 +49,11 @@ def test_a_bad_step_changes_neither_weights_nor_averages(kind: Kind) -> None:
     net = model()
     chosen = optimiser(net, options(optimiser=kind))
     fill(net, 0)
-    chosen.step(1.0, torch.tensor(1.0), GOOD)
+    chosen.prepare(torch.tensor(1.0), GOOD)(1.0)
     before = [p.detach().clone() for p in net.parameters()], {k: v.clone() for k, v in chosen.state().items()}
     for number in (math.nan, math.inf):
         fill(net, 1, factor=number)
-        chosen.step(1.0, torch.tensor(math.nan), BAD)
+        chosen.prepare(torch.tensor(math.nan), BAD)(1.0)
     assert all(torch.equal(p, old) for p, old in zip(net.parameters(), before[0], strict=True))
     assert all(torch.equal(value, before[1][name]) for name, value in chosen.state().items())
 
@@ -70,7 +70,7 @@ def test_a_loaded_state_goes_on_bit_for_bit(kind: Kind) -> None:
             other.load(state)
         for net, one in ((straight, chosen), (broken, other)):
             fill(net, step)
-            one.step(1.0, torch.tensor(2.0), GOOD)
+            one.prepare(torch.tensor(2.0), GOOD)(1.0)
     assert all(torch.equal(*pair) for pair in zip(straight.parameters(), broken.parameters(), strict=True))
 
 
@@ -79,7 +79,7 @@ def test_the_state_of_another_optimiser_is_refused(written: Kind, read: Kind) ->
     net = model()
     first = optimiser(net, options(optimiser=written))
     fill(net, 0)
-    first.step(1.0, torch.tensor(1.0), GOOD)
+    first.prepare(torch.tensor(1.0), GOOD)(1.0)
     with pytest.raises(TrainingError, match=r"lacks .*another optimiser|state time belongs to another model"):
         optimiser(net, options(optimiser=read)).load(first.state())
 
@@ -110,7 +110,7 @@ def test_muon_by_its_formula() -> None:
             step = gradient + 0.9 * momentum[name]
             step = orthogonal(step[None])[0] if name == "wide" else orthogonal(step.T[None])[0].T * math.sqrt(2)
             expected[name] = expected[name] * (1 - 0.05 * 0.5) - 0.05 * step
-        muon.step(0.5, torch.tensor(4.0), GOOD)
+        muon.prepare(torch.tensor(4.0), GOOD)(0.5)
     for name, parameter in named.items():
         torch.testing.assert_close(parameter.detach(), expected[name], rtol=1e-5, atol=1e-6)
 

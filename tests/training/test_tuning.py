@@ -225,7 +225,7 @@ def test_a_parameter_that_thaws_late_begins_as_adam_begins() -> None:
     for step in range(5):
         early.weight.grad = torch.randn(2, 3)
         late.weight.grad = torch.full((2, 3), 7.0) if step == 4 else None
-        chosen.step(1.0, torch.tensor(1.0), torch.tensor(False))
+        chosen.prepare(torch.tensor(1.0), torch.tensor(False))(1.0)
         if step < 4:
             assert torch.equal(late.weight, start)
     torch.testing.assert_close(late.weight.detach(), start * (1 - 0.1 * 0.5) - 0.1)  # the first step is one rate long

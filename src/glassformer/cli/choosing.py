@@ -72,5 +72,5 @@ def load_run(given: Path | None, verb: str, device: str, adapter: Path | None, c
 
     run = load(find_run(given, verb, or_shipped=True), device, adapter, checkpoint)
     if not run.can(verb):
-        getattr(run, verb)([])  # which says why
+        run.refuse(verb)
     return run

@@ -19,7 +19,6 @@ BARS = " ▁▂▃▄▅▆▇█"
 SIDES = ("source", "target")
 LONGEST = 1_000  # characters of a text that are shown
 COUNTED = 1_000  # examples from which tokens per word are counted
-WHOLE_TOKENS = ("word", "character")  # kinds of tokenizers that do not know every text
 Sample = tuple[list[str], list[str]]  # an example as texts: what is read, and what is predicted
 
 
@@ -29,7 +28,6 @@ def describe(corpus: Corpus, samples: int, as_json: bool) -> None:
     facts: dict[str, Any] = {
         "report": corpus.report.to_dict(),
         "splits": {name: _split(corpus, rows) for name, rows in corpus.splits.items() if len(rows)},
-        "unknown": _unknown(corpus),
         "tokens_per_word": _tokens_per_word(corpus, shown),
     }
     if as_json:
@@ -47,7 +45,7 @@ def _lines(corpus: Corpus, facts: dict[str, Any]) -> list[str]:
     lines = [corpus.recipe.title] if corpus.recipe.title else []
     lines += corpus.report.lines()
     for name, split in facts["splits"].items():
-        for side in _text_sides(corpus):
+        for side in _text_sides(corpus).values():
             row = split[side]
             numbers = f"mean {row['mean']:5.1f} tokens, longest {row['longest']:4}"
             lines.append(f"{name:6} {side}  {numbers}   {row['histogram']}")
@@ -59,21 +57,18 @@ def _lines(corpus: Corpus, facts: dict[str, Any]) -> list[str]:
     if facts["tokens_per_word"]:
         ratios = ", ".join(f"{side} {ratio:.2f}" for side, ratio in facts["tokens_per_word"].items())
         lines.append(f"tokens per word: {ratios}")
-    for name, shares in facts["unknown"].items():
-        ratios = ", ".join(f"{side} {ratio:.2%}" for side, ratio in shares.items())
-        lines.append(f"not in the vocabulary, {name}: {ratios} of the tokens")
     return lines
 
 
-def _text_sides(corpus: Corpus) -> tuple[str, ...]:
-    """The sides of an example that are text: pixels and labels are not."""
-    return SIDES[: corpus.recipe.task.tokenizers]
+def _text_sides(corpus: Corpus) -> dict[int, str]:
+    """The sides of an example that are text, and what they are called: pixels and labels are none."""
+    return {side: SIDES[side] for side in corpus.recipe.task.text_sides()}
 
 
 def _split(corpus: Corpus, rows: Rows) -> dict[str, Any]:
     """The size of a split, the lengths of its texts, and how many examples each label has, if each has one."""
     facts: dict[str, Any] = {"examples": len(rows)}
-    facts |= {side: _lengths(rows.lengths[:, column]) for column, side in enumerate(_text_sides(corpus))}
+    facts |= {side: _lengths(rows.lengths[:, column]) for column, side in _text_sides(corpus).items()}
     labels = corpus.assets.labels
     if labels and (rows.lengths[:, 1] == 1).all():
         counts = np.zeros(len(labels), np.int64)
@@ -105,36 +100,22 @@ def _samples(corpus: Corpus) -> list[Sample]:
         if assets.labels:
             predicted = [assets.labels[int(target[0])]] if len(target) == 1 else []
         else:
-            predicted = [assets.tokenizers[1].decode(target)] if len(_text_sides(corpus)) > 1 else []
-        found.append(([assets.tokenizers[0].decode(rows.source(row))], predicted))
+            predicted = [assets.tokenizers[1].decode(target)] if 1 in _text_sides(corpus) else []
+        read = [assets.tokenizers[0].decode(rows.source(row))] if 0 in _text_sides(corpus) else []
+        found.append((read, predicted))
     return found
 
 
 def _sample(corpus: Corpus, example: Any) -> Sample:
     """An example as texts. What is predicted: its labels, or all texts of it but those that are read."""
     task = corpus.recipe.task
-    read = list(task.texts(example, 0)) if task.tokenizers else [example.name]
+    read = list(task.texts(example, 0)) if 0 in task.text_sides() else [task.name_of(example)]
     labels = " ".join(task.labels_of(example))
-    others = list(texts_in(example))
+    others = list(texts_in(example)) if task.tokenizers else []
     for text in read:
         if text in others:
             others.remove(text)
     return read, [labels] if labels else others
-
-
-def _unknown(corpus: Corpus) -> dict[str, dict[str, float]]:
-    """The ratio of unknown tokens, of each split and side, where tokens are whole words or characters."""
-    recipe = corpus.recipe
-    if recipe.tokenizer.kind not in WHOLE_TOKENS or recipe.tokenizer.path or recipe.pretrained:
-        return {}
-    found: dict[str, dict[str, float]] = {}
-    for name, rows in corpus.splits.items():
-        for column, side in enumerate(_text_sides(corpus) if len(rows) else ()):
-            unknown = corpus.assets.tokenizers[column].unknown
-            count = sum(int((tokens == unknown).sum()) for _, tokens in rows.blocks(column))
-            total = int(rows.lengths[:, column].sum(dtype=np.int64))
-            found.setdefault(name, {})[side] = count / max(total, 1)
-    return found
 
 
 def _tokens_per_word(corpus: Corpus, samples: Sequence[Sample]) -> dict[str, float]:
@@ -142,7 +123,8 @@ def _tokens_per_word(corpus: Corpus, samples: Sequence[Sample]) -> dict[str, flo
     tokens: Counter[str] = Counter()
     words: Counter[str] = Counter()
     for sample in samples:
-        for side, texts, tokenizer in zip(_text_sides(corpus), sample, corpus.assets.tokenizers, strict=False):
-            tokens[side] += sum(len(tokenizer.encode(text)) for text in texts)
+        for column, side in _text_sides(corpus).items():
+            encode, texts = corpus.assets.tokenizers[column].encode, sample[column]
+            tokens[side] += sum(len(encode(text)) for text in texts)
             words[side] += sum(max(1, len(text.split())) for text in texts)
-    return {side: tokens[side] / words[side] for side in words}
+    return {side: tokens[side] / words[side] for side in words if words[side]}

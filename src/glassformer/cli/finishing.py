@@ -17,12 +17,12 @@ from glassformer.looking.style import save
 from glassformer.runs.metrics import read_metrics
 from glassformer.runs.report import REPORT, Report, try_on
 
-VERBS = ("translate", "generate", "classify", "tag", "answer", "fill")  # what runs do with texts
+VERBS = ("translate", "generate", "classify", "tag", "answer", "fill", "forecast")  # what runs do with texts
 
 
 def finish(run: Any, folder: Path) -> None:
     """Show what a run has learned."""
-    save(loss_figure(read_metrics(folder), run.recipe.title), folder / "loss.png")
+    save(loss_figure(read_metrics(folder), run.recipe.title, run.task.loss_unit), folder / "loss.png")
     try:
         tested = try_on(run.examples("test"), run, bar)
     except InputError as error:  # no examples were kept for a test, or none that can be scored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,21 @@ from glassformer.cli.items import notice
 from glassformer.cli.showing import out, say
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.looking import load_trace, points
-from glassformer.looking.exporting import PICTURES, check_ending, export
+from glassformer.looking.exporting import MAPS, PICTURES, POINTED, check_ending, export, title_of
 from glassformer.looking.fonts import missing
 from glassformer.looking.plots import born
+from glassformer.looking.plots.choosing import head_of
+from glassformer.looking.points import layer_of
 from glassformer.looking.sentences import sentence_of
 from glassformer.looking.style import save
 from glassformer.looking.terminal import born_text
 from glassformer.looking.trace import Trace
-from glassformer.looking.views import VIEWS, Choice, View, fitting, view_of
+from glassformer.looking.view import Choice, View
+from glassformer.looking.views import VIEWS, fitting, view_of
 from glassformer.runs import load
 from glassformer.runs.looks import read_looks
 from glassformer.tasks.showing import one_line
+from glassformer.writing import write_text
 
 BEAM = 4  # of a search that is looked at, where the recipe has none
 FIRST = ("patches", "attention", "gates")  # what is shown if nothing is named
@@ -37,13 +42,15 @@ class Asked:
     kind: str | None
     words: bool | None
     against: str | None
+    word: str | None
+    instead: str | None
     beam: int | None
     file: Path | None
 
     def view(self, known: list[str]) -> View:
         """The view that is asked for, or the first of those that there is something for."""
         view = view_of(self.what or next((name for name in FIRST if name in known), known[0] if known else FIRST[1]))
-        for option in ("layer", "head", "kind", "against", "beam"):
+        for option in ("layer", "head", "kind", "against", "word", "instead", "beam"):
             if getattr(self, option) is not None and option not in view.options:
                 others = [name for name, each in VIEWS.items() if option in each.options]
                 raise ConfigurationError(f"--{option} has no effect on {view.name}: it is for {', '.join(others)}")
@@ -51,12 +58,21 @@ class Asked:
 
     def choice(self, against: Any = None, image: Any = None) -> Choice:
         """The same, as views take it."""
-        return Choice(self.layer, self.head, self.kind, against, image, out.width)
+        words = self.words is not False
+        return Choice(self.layer, self.head, self.kind, against, self.word, self.instead, image, out.width, words)
 
     @property
-    def keeps_all(self) -> bool:
-        """Whether everything is recorded: for a trace of which no view is named."""
-        return self.what is None and self.file is not None and self.file.suffix.lower() == ".trace"
+    def ending(self) -> str:
+        """What kind of file is asked for; empty, if none is."""
+        return "" if self.file is None else self.file.suffix.lower()
+
+    def keep(self, view: View, names: list[str]) -> list[str] | None:
+        """The points to record: everything for a trace of which no view is named, and candidates for a page."""
+        if self.what is None and self.ending == ".trace":
+            return None
+        found = view.keep(names)
+        weighs = any(name.endswith(".weights") for name in found)
+        return [*found, "logits"] if self.ending == ".html" and weighs and "logits" not in found else found
 
 
 def show_run(folder: Path | None, text: str, asked: Asked, options: dict[str, Any]) -> None:
@@ -81,11 +97,40 @@ def show_run(folder: Path | None, text: str, asked: Asked, options: dict[str, An
     if view.make is not None:
         _show(view, view.make(run, item, choice), choice, asked)
         return
+    if asked.file is not None and asked.ending == ".html" and view.name in POINTED:
+        page = _studio(run, item, asked)
+        if page is not None:
+            write_text(asked.file, page)
+            say(f"{asked.file} is written.")
+            return
     beam = {} if asked.beam is None else {"beam": asked.beam}
     if view.name == "beam" and asked.beam is None and run.recipe.decode.beam == 1:
         beam = {"beam": BEAM}
-    found = run.look(item, keep=None if asked.keeps_all else view.keep(names), **beam)
+    found = run.look(item, keep=asked.keep(view, names), **beam)
     _show(view, found, choice, asked)
+
+
+def _studio(run: Any, text: Any, asked: Asked) -> str | None:
+    """The Studio in one file, with what a run does with a text; None, if it was not built, or the text is none."""
+    from glassformer.scripts import script
+    from glassformer.studio.saving import page_for
+
+    if script("studio") is None or not isinstance(text, str):
+        return None
+    kind = asked.kind or run.attention_kind
+    state = {
+        "kind": kind,
+        "form": "matrix" if asked.what in MAPS else "lines",
+        "reading": "pieces" if asked.words is False else "words",
+    }
+    if any(each is not None for each in (asked.kind, asked.layer, asked.head)):
+        found = head_of(run.look(text, keep="weights"), asked.layer, asked.head, kind, 0)  # refuses what is not there
+        state["heads"] = json.dumps({kind: {"layer": layer_of(found.name) or 0, "head": found.head}})
+    return page_for(run, _label(run), text, state, {} if asked.beam is None else {"beam": asked.beam})
+
+
+def _label(run: Any) -> str:
+    return "run" if run.path is None else run.path.resolve().name
 
 
 def show_trace(path: Path, asked: Asked) -> None:
@@ -106,17 +151,17 @@ def _name(run: Any) -> str:
 
 def _show(view: View, thing: Any, choice: Choice, asked: Asked) -> None:
     """Show a view in the terminal, or write it."""
-    keeps = asked.file is not None and asked.file.suffix.lower() == ".trace"
-    if isinstance(thing, Trace) and not keeps and asked.words is not False:
-        thing = _in_words(thing, view, asked.words is True)
+    if isinstance(thing, Trace) and asked.ending != ".trace" and asked.words is not False:
+        merged = _in_words(thing, view, asked.words is True)
+        thing = thing if asked.ending == ".html" else merged  # a page shows both
     if asked.file is None:
         picture = view.text(thing, choice)
         if isinstance(thing, Trace) and (thing.input or thing.output):
             say(" → ".join(one_line(part) for part in (thing.input, thing.output) if part))
         out.print(picture, soft_wrap=True)
         return
-    export(asked.file, view, thing, choice, _title(thing))
-    if asked.file.suffix.lower() in (".png", ".pdf") and (sentence := missing(_texts(thing))):
+    export(asked.file, view, thing, choice, title_of(thing))
+    if asked.ending in (".png", ".pdf") and (sentence := missing(_texts(thing))):
         notice(sentence)
     say(f"{asked.file} is written.")
 
@@ -131,18 +176,15 @@ def _in_words(trace: Trace, view: View, wanted: bool) -> Trace:
     return trace
 
 
-def _title(thing: Any) -> str:
-    return thing.input[:80] if isinstance(thing, Trace) else ""
-
-
 def _texts(thing: Any) -> list[str]:
     """All that is written into a picture."""
     if not isinstance(thing, Trace):
-        return list(thing.labels)
+        named = (getattr(thing, axis, []) for axis in ("labels", "rows", "columns", "tokens"))
+        return [text for texts in named for text in texts]
     return [
         thing.input,
         thing.output,
-        *(text for texts in thing.about.tokens.values() for row in texts for text in row),
+        *(text for axis, texts in thing.about.tokens.items() if axis != "vocabulary" for row in texts for text in row),
     ]
 
 
@@ -150,7 +192,7 @@ def show_born(folder: Path | None, text: str | None, asked: Asked) -> None:
     """Show how attention came to be: one head at the steps that were looked at while the run was trained."""
     if asked.file is not None:
         check_ending(asked.file, PICTURES)
-    for option in ("what", "layer", "head", "against", "beam"):
+    for option in ("what", "layer", "head", "against", "word", "instead", "beam"):
         if getattr(asked, option) is not None:
             raise ConfigurationError(
                 f"--{option} has no effect with --born, which shows the head that ends the sharpest"

@@ -137,7 +137,7 @@ def reads_texts(verb: str, name: str | None = None, description: str | None = No
             texts, file, run, as_json, adapter, checkpoint, device = (given.pop(option) for option in shared)
             items = items_of(texts, file)
             loaded = load_run(run, verb, device, adapter, checkpoint)
-            if not loaded.reads_images:
+            if not loaded.reads_files:
                 notice_files(texts)
             make(loaded, **given).answer(items, as_json)
 

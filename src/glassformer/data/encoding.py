@@ -100,13 +100,13 @@ class PairEncoder:
 class DocumentEncoder:
     """There is one side, a text: whole, or in pieces within a limit, as few as possible and equally long.
 
-    A `framed` piece has the start before it and the end after it; one of fewer than `least` tokens is left out.
+    A `framed` piece has the start before it and the end after it; one that the task does not keep is left out.
     """
 
     tokenizer: Tokenizer
     limit: int | None
     framed: bool
-    least: int = 1
+    keeps: Callable[[Sequence[int]], bool] = bool  # of the tokens of a piece: an empty one is never kept
 
     def __call__(self, documents: list[Any]) -> Encoded:
         """The rows of some documents."""
@@ -114,12 +114,12 @@ class DocumentEncoder:
         first, last = ([self.tokenizer.start], [self.tokenizer.end]) if self.framed else ([], [])
         room = int(sizes.max(initial=1)) if self.limit is None else max(self.limit - len(first) - len(last), 1)
         found = pieces(np.stack((sizes, sizes), axis=1), room, "split")  # (P, 5)
-        full = found[:, 2] - found[:, 1] >= self.least
         starts = (np.cumsum(sizes) - sizes)[found[:, 0]]
-        cuts = np.stack((starts + found[:, 1], starts + found[:, 2]), axis=1)[full].tolist()
-        rows = [np.array([*first, *ids[start:end].tolist(), *last], np.uint32) for start, end in cuts]
+        cuts = np.stack((starts + found[:, 1], starts + found[:, 2]), axis=1).tolist()
+        kept = [piece for start, end in cuts if self.keeps(piece := ids[start:end].tolist())]
+        rows = [np.array([*first, *piece, *last], np.uint32) for piece in kept]
         lengths = np.array([[len(row), 0] for row in rows], np.int64).reshape(-1, 2)
-        counts = Counter(split=int((sizes > room).sum()), empty=int((~full).sum()))
+        counts = Counter(split=int((sizes > room).sum()), empty=len(cuts) - len(kept))
         return Encoded(np.concatenate([np.zeros(0, np.uint32), *rows]), lengths, +counts)
 
 

@@ -60,6 +60,34 @@ class Picture(NamedTuple):
     name: str
 
 
+class Series(NamedTuple):
+    """Numbers over time: a row for each step, a number for each column, None where one is missing.
+
+    Steps are equally far apart. `times` are seconds since 1970 where it is `dated`, else numbers of the user's; empty:
+    steps are only counted. `labels` say what happens at each step, if that is known.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]  # (T, C)
+    times: tuple[float, ...] = ()
+    labels: tuple[str | None, ...] = ()
+    dated: bool = False
+
+    def part(self, first: int, last: int) -> Series:
+        """The steps from `first` to before `last`."""
+        rows = slice(first, last)
+        return self._replace(values=self.values[rows], times=self.times[rows], labels=self.labels[rows])
+
+
+class Captioned(NamedTuple):
+    """An image, or the images of a film, as files or as pixels; what people say of it; and its name."""
+
+    images: tuple[Path | Pixels, ...]
+    captions: tuple[str, ...]
+    name: str
+
+
 class BadRow(InputError):  # noqa: N818  # it is counted, not shown as an error
     """A row that is no example of a task: the kind of problem, for counting, and what is wrong with it."""
 
@@ -141,13 +169,16 @@ def _pixels(text: str) -> Pixels:
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
-def open_image(file: Path | io.BytesIO, name: str) -> Image.Image:
-    """An image whose pixels are yet to be read; one with too many of them, as a bomb has, is refused."""
+def open_image(file: Path | io.BytesIO, name: str, formats: tuple[str, ...] = ()) -> Image.Image:
+    """An image whose pixels are yet to be read; one with too many of them, as a bomb has, is refused.
+
+    It has one of some formats, PNG for example; without them, any that Pillow reads by itself.
+    """
     from PIL import Image
 
     Image.init()
     try:
-        image = Image.open(file, formats=[each for each in Image.OPEN if each not in RUNS_PROGRAMS])
+        image = Image.open(file, formats=formats or [each for each in Image.OPEN if each not in RUNS_PROGRAMS])
         if image.width * image.height > MOST_PIXELS:
             image.close()
             raise Image.DecompressionBombError

@@ -7,6 +7,7 @@ sample of them; then all examples are encoded. Only when everything is written d
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -20,7 +21,7 @@ from glassformer.data.reading import Progress, read_all
 from glassformer.data.report import Report
 from glassformer.data.source import SPLITS, Split
 from glassformer.data.store import Block, Rows, read_block, write_starts
-from glassformer.data.tokenising import WORTHWHILE, Job, tokenise
+from glassformer.data.tokenising import SIDES, WORTHWHILE, Job, tokenise
 from glassformer.errors import DataError, TrainingError
 from glassformer.recipe import Recipe, to_toml
 from glassformer.registry import FAMILIES, TOKENIZERS
@@ -31,6 +32,7 @@ DROPPED = {  # what an encoder leaves out, and why; a task may add reasons of it
     "empty": "no tokens",
     "label": "label unseen in training",
 }
+MOST_UNKNOWN = 0.5  # fraction of the training tokens of a side; above it, there is hardly anything to learn
 SAMPLE, SAMPLED = "sample.jsonl", 10_000  # a file of training examples for a baseline, and how many at most
 
 
@@ -204,6 +206,27 @@ def _encode(
     for name, reason in {**DROPPED, **recipe.task.left_out}.items():
         if counts[name]:
             report.dropped[reason] += counts[name]
+    for side in SIDES[: recipe.task.tokenizers]:
+        _count_unknown(recipe, split, side, counts, given, report)
+
+
+def _count_unknown(recipe: Recipe, split: str, side: str, counts: Counter[str], given: bool, report: Report) -> None:
+    """Report the ratio of unknown tokens; refuse to train if most training tokens of a side are unknown."""
+    unknown, tokens = counts[f"{side} unknown"], counts[f"{side} tokens"]
+    ratio = unknown / max(tokens, 1)
+    report.unknown.setdefault(split, {})[side] = ratio
+    if split == "train" and ratio > MOST_UNKNOWN:
+        remedy = (
+            "the tokenizer of model.pretrained was made for other texts: name another checkpoint, or none"
+            if given
+            else "tokenizer.path names a tokenizer that was made for other texts: leave it out to train one"
+            if recipe.tokenizer.path is not None
+            else 'raise tokenizer.vocabulary, or set tokenizer.kind = "bpe", which knows every text'
+        )
+        raise DataError(
+            f"{ratio:.1%} of the {side} tokens in training are not in the vocabulary, and at most {MOST_UNKNOWN:.0%} "
+            f"may be: {remedy}"
+        )
 
 
 def _modules(recipe: Recipe) -> list[str]:

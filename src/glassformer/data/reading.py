@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.cleaning import Seen, content_hash, split_of
+from glassformer.data.cleaning import Seen, content_hash
 from glassformer.data.examples import BadRow, texts_in
 from glassformer.data.report import Report
 from glassformer.data.source import SPLITS, Found, Split
@@ -116,7 +116,7 @@ class Sorter:
     """Puts clean examples where they belong, and counts.
 
     What a source holds out itself stays whole, for scores on it to mean what they mean elsewhere; the other examples
-    pass the filters first, and what the source does not hold out is split off from them, by the task's `split_key`.
+    pass the filters first, and what the source does not hold out is split off from them, by the task's `parts`.
     """
 
     def __init__(
@@ -140,10 +140,11 @@ class Sorter:
         for split, held_out in self.held_out.items():
             if shared := int(held_out.contains(hashes).sum()):
                 self.report.shared[split] += shared
-        splits = [split_of(each, self.valid, self.test) for each in hashes.tolist()]
+        pairs = zip(examples, hashes.tolist(), strict=True)
+        placed = [part for each, hashed in pairs for part in self.task.parts(each, hashed, self.valid, self.test)]
         for split, writer in self.writers.items():
             if split not in self.held_out:
-                writer.write(compress(examples, [each == split for each in splits]))
+                writer.write(part for place, part in placed if place == split)
 
     def _hashes(self, examples: list[Any]) -> NDArray[np.uint64]:
         keys = (self.task.split_key(example) for example in examples)

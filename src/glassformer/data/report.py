@@ -24,6 +24,7 @@ class Report:
     changed: Counter[str] = field(default_factory=Counter)  # truncated, split: how many examples
     shared: Counter[str] = field(default_factory=Counter)  # valid, test: training examples that they have, too
     kept: Counter[str] = field(default_factory=Counter)  # the split: how many examples
+    unknown: dict[str, dict[str, float]] = field(default_factory=dict)  # the split, the side: the ratio of its tokens
     notes: list[str] = field(default_factory=list)  # what else there is to know, each a sentence
 
     def note(self, sentence: str) -> None:
@@ -55,6 +56,10 @@ class Report:
             lines.append(f"too long: {_counts(self.changed)}")
         for split, count in self.shared.items():
             lines.append(f"{count:,} training examples are in {split}, too")
+        for split, sides in self.unknown.items():
+            if any(sides.values()):
+                ratios = ", ".join(f"{side} {ratio:.2%}" for side, ratio in sides.items())
+                lines.append(f"not in the vocabulary, {split}: {ratios} of the tokens")
         lines.append(f"kept: {_counts(self.kept)}")
         return lines
 
@@ -72,6 +77,7 @@ class Report:
     def from_dict(cls, values: Mapping[str, Any]) -> Report:
         """The report that `to_dict` gave."""
         counters = {key: Counter(value) for key, value in values.items() if isinstance(value, Mapping)}
+        counters.pop("unknown", None)  # which is no counter
         return cls(**{**values, "examples": list(values["examples"]), **counters})
 
 

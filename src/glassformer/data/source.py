@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -36,6 +36,7 @@ class Source(Section):
 
     gives: ClassVar[type] = Columns  # the type of its examples
     makes_splits: ClassVar[bool] = False  # whether it always has valid and test, too
+    parses: ClassVar[bool] = False  # whether it can tell what a text of its says: see `meaning`
     kind: str
 
     @classmethod
@@ -64,6 +65,10 @@ class Source(Section):
     def versions(self, base: Path) -> dict[str, Any]:
         """What else decides that: versions of libraries, sizes and times of files."""
         return {}
+
+    def meaning(self, text: str) -> Hashable | None:
+        """What a text says, where the source can tell: texts that say the same are equally right. None: nothing."""
+        return None
 
     def columns_read(self) -> int:
         """How many texts an example has: as many as `columns` or `fields` names."""

@@ -25,13 +25,14 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.assets import Assets, read_tokenizers
-from glassformer.data.encoding import Context
+from glassformer.data.encoding import Context, Encoded
 from glassformer.data.store import Block, read_block
 from glassformer.errors import TrainingError
 from glassformer.recipe import Recipe, make_recipe
 from glassformer.text import SpecialTokens
 
 WORTHWHILE = 50_000  # examples below which no worker is started
+SIDES = ("source", "target")
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,21 @@ def work(job: Job, recipe: Recipe, assets: Assets, tick: Callable[[int], None]) 
                 lengths.write(rows.lengths.astype(np.int32).tobytes())
                 tokens.write(rows.flat.astype(job.dtype).tobytes())
                 counts.update(rows.counts)
+                counts.update(unknown_tokens(rows, assets, recipe.task.tokenizers))
                 done += len(examples)
                 tick(done)
     job.file("counts").write_text(json.dumps(counts), encoding="utf-8")
+
+
+def unknown_tokens(rows: Encoded, assets: Assets, sides: int) -> Counter[str]:
+    """How many tokens the sides of some rows have that are texts, source and target, and how many are unknown."""
+    found: Counter[str] = Counter()
+    side_of = np.repeat(np.tile((0, 1), len(rows.lengths)), rows.lengths.ravel())
+    for side, name, tokenizer in zip(range(sides), SIDES, assets.tokenizers, strict=False):
+        tokens = rows.flat[side_of == side]
+        found[f"{name} tokens"] = len(tokens)
+        found[f"{name} unknown"] = int((tokens == tokenizer.unknown).sum()) if tokenizer.has_unknown else 0
+    return found
 
 
 def _views(assets: Assets, recipe: Recipe) -> list[Assets]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.errors import InputError
+from glassformer.evaluation.bleu import bleu_for
 
 SAMPLES = 1000
 SEED = 12345  # the default of sacreBLEU
@@ -115,13 +116,12 @@ def paired_bleu(
     For a system with the same outputs as the first, sacreBLEU returns p = 1 / 1001, because it counts samples whose
     difference deviates by more than 0; this function returns p = 1.
     """
-    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.significance import PairedTest
 
     if len(outputs) < 2 or any(len(each) != len(references) for each in outputs) or not references:
         raise InputError("there is nothing to compare: two or more systems need one output for each reference")
     systems: list[tuple[str, Sequence[str]]] = [(str(number), list(each)) for number, each in enumerate(outputs)]
-    test = PairedTest(systems, {"BLEU": BLEU(force=True)}, [list(references)], test_type="bs", n_samples=samples)
+    test = PairedTest(systems, {"BLEU": bleu_for([references])}, [list(references)], test_type="bs", n_samples=samples)
     signatures, scores = test()
     found = []
     for (_, own), each in zip(systems, scores["BLEU"], strict=True):

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.evaluation.bleu import bleu_for
 from glassformer.evaluation.bootstrap import Counts, Statistic, ratio
 
 ROUGES = ("rouge1", "rouge2", "rougeL")
@@ -46,11 +47,10 @@ class Scores:
 
 def score(outputs: Sequence[str], references: References) -> Scores:
     """Compare outputs with their references."""
-    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
     lists = _lists(outputs, references)
-    bleu, chrf = BLEU(force=True), CHRF()  # no warning about tokenised text
+    bleu, chrf = bleu_for(lists), CHRF()
     distances, words = edits(outputs, lists)
     return Scores(
         bleu=bleu.corpus_score(list(outputs), _streams(lists)).score,
@@ -64,13 +64,12 @@ def score(outputs: Sequence[str], references: References) -> Scores:
 
 def score_statistics(outputs: Sequence[str], references: References) -> dict[str, Statistic]:
     """The same scores of samples of the outputs."""
-    from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
     lists = _lists(outputs, references)
     distances, words = edits(outputs, lists)
     return {
-        "bleu": _of_corpus(BLEU(force=True), outputs, lists),
+        "bleu": _of_corpus(bleu_for(lists), outputs, lists),
         "chrf": _of_corpus(CHRF(), outputs, lists),
         "exact": ratio([float(output in some) for output, some in zip(outputs, lists, strict=True)]),
         "edits": ratio([100.0 * each for each in distances], words),

@@ -21,7 +21,7 @@ from torch import nn
 
 from glassformer.errors import ConfigurationError, InputError, TrainingError
 from glassformer.interop.converter import Config
-from glassformer.interop.converters import ARCHITECTURES, CONVERTERS, converter_of
+from glassformer.interop.converters import ARCHITECTURES, CONVERTERS, EQUIVALENTS, converter_of, convertible
 from glassformer.interop.names import Tensors
 from glassformer.models.family import blueprint_of
 from glassformer.parts import adapters, merged
@@ -67,11 +67,11 @@ def save(model: nn.Module, folder: str | Path, notes: Mapping[str, Any] | None =
 
     `notes` are further keys for its config.json.
     """
-    model = merged(model) if adapters(model) else model
+    model = convertible(merged(model) if adapters(model) else model)
     made = blueprint_of(model)
     converter = converter_of(made)
     if converter is None:
-        known = ", ".join(sorted(each.family.__name__ for each in CONVERTERS))
+        known = ", ".join(sorted([*(each.family.__name__ for each in CONVERTERS), *EQUIVALENTS]))
         raise ConfigurationError(f'the family "{made.family}" has no counterpart in transformers: these have: {known}')
     write(Path(folder), converter.config(made, notes or {}), converter.table(made).to_theirs(_weights(model)))
 
@@ -112,6 +112,19 @@ def find(source: str | Path, place: str = "") -> Path:
 def read_config(folder: Path) -> Config:
     """The config.json of a checkpoint."""
     return read_object(folder / CONFIG, "it is no checkpoint in Hugging Face's layout")
+
+
+def checkpoint_labels(folder: Path) -> list[str]:
+    """The labels of a classifier, by their numbers."""
+    named = read_config(folder).get("id2label")
+    try:
+        numbers = {int(number): str(label) for number, label in (named or {}).items()}
+    except (AttributeError, ValueError):
+        raise InputError(f"{folder / CONFIG}: id2label does not name labels by numbers") from None
+    labels = [numbers[number] for number in sorted(numbers)]
+    if sorted(numbers) != list(range(len(numbers))) or len({*labels}) < len(labels) or not labels:
+        raise InputError(f"{folder / CONFIG}: id2label does not give each number from 0 a label of its own")
+    return labels
 
 
 def read_object(path: Path, if_missing: str) -> Config:

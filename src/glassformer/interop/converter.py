@@ -221,6 +221,14 @@ class Converter:
                 )
 
 
+@dataclass(frozen=True)
+class Equivalent:
+    """A family that `transformers` has only as another: `model` makes the other's model, which computes the same."""
+
+    family: Callable[..., nn.Module]
+    model: Callable[[nn.Module], nn.Module]
+
+
 def labels_config(labels: Sequence[str]) -> Config:
     """The keys of config.json that name the labels of a classifier."""
     return {

@@ -155,7 +155,7 @@ def _lengths(folder: Path, settings: Config, encoder_decoder: bool) -> dict[str,
 
 
 def checkpoint_special_tokens(
-    folder: Path, tokenizers: tuple[Tokenizer, Tokenizer], encoder_decoder: bool = True
+    folder: Path, tokenizers: tuple[Tokenizer, ...], encoder_decoder: bool = True
 ) -> SpecialTokens:
     """The special tokens of a checkpoint: as its files number them; where they are silent, as its tokenizer does."""
     source, target = tokenizers

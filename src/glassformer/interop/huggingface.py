@@ -5,6 +5,7 @@ tokenizer.json                     or source.tokenizer.json and target.tokenizer
 tokenizer_config.json              what `transformers` must know of the tokenizer beside its file
 preprocessor_config.json           of a model of images: how they are resized and scaled
 import.json, special_tokens.json    of an import, which is a run folder too: where it is from, its special tokens
+task.json                           of an import: options of its task that its other files have decided
 generation_config.json              how an import writes
 tokenizer_config.json, …            files that only `transformers` reads, copied from an import to its export
 
@@ -13,6 +14,7 @@ This file knows no tasks: a run describes itself as `Exported`, and the caller d
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,16 +28,18 @@ from torch import nn
 from glassformer.errors import InputError, RunError, TrainingError
 from glassformer.interop.checkpoints import CONFIG, INDEX, WRITING, find, load, read_config, save
 from glassformer.interop.generation import GENERATION, checkpoint_special_tokens, decode_keys, keep_generation
+from glassformer.interop.sentence_transformers import LIMITS, MODULES
 from glassformer.interop.special_tokens import SPECIAL_TOKENS, write_special_tokens
 from glassformer.models import EncoderDecoder
 from glassformer.models.family import blueprint_of
 from glassformer.text import SpecialTokens, Tokenizer
-from glassformer.writing import CHECKSUMS, IMPORT, check_free, filling, write_checksums, write_json
+from glassformer.writing import CHECKSUMS, IMPORT, check_free, filling, write_checksums, write_json, write_text
 
 JOINT, SEPARATE = ("tokenizer.json",), ("source.tokenizer.json", "target.tokenizer.json")
 TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"
-COPIED = (GENERATION, "special_tokens_map.json", TOKENIZER_CONFIG)
-BESIDE_WEIGHTS = (INDEX, CHECKSUMS, IMPORT, SPECIAL_TOKENS, *COPIED, *JOINT, *SEPARATE, PREPROCESSOR)
+COPIED = (GENERATION, "special_tokens_map.json", TOKENIZER_CONFIG, PREPROCESSOR)
+KEPT = "task.json"  # the options that the files of an import have decided, by section
+BESIDE_WEIGHTS = (INDEX, CHECKSUMS, IMPORT, SPECIAL_TOKENS, KEPT, MODULES, LIMITS, *COPIED, *JOINT, *SEPARATE)
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Exported:
     tokenizer, `frame` says which special tokens to add to a text: none, the start, or start and end; `normalise` and
     `strip` are the recipe's of these names. In the settings of the tokenizer, an encoder (`encodes`) has the tokens cls
     and sep instead of bos and eos, and segments; with `splits_special`, "<end>" in a text is only text; with `mask`,
-    the mask token is named. `preprocessor` holds the settings for images.
+    the mask token is named. `preprocessor` holds the settings for images, `files` the contents of further JSON files.
     """
 
     opens_with: str
@@ -56,6 +60,7 @@ class Exported:
     splits_special: bool = True
     mask: bool = False
     preprocessor: Mapping[str, Any] | None = None
+    files: Mapping[str, Any] = field(default_factory=dict)
     max_length: int = 0
     normalise: str = "none"
     strip: bool = False
@@ -89,6 +94,9 @@ def export(
         save(model, new, notes)
         if exported.preprocessor is not None:
             write_json(new / PREPROCESSOR, exported.preprocessor)
+        for name, contents in exported.files.items():
+            (new / name).parent.mkdir(exist_ok=True)
+            write_text(new / name, json.dumps(contents, indent=2) + "\n")
         if origin is not None:
             _copy(origin, new)
         write_tokenizers(tokenizers, new)
@@ -106,10 +114,12 @@ class Checkpoint:
     model: nn.Module
 
     @cached_property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Its tokenizers, of source and target."""
+    def tokenizers(self) -> tuple[Tokenizer, ...]:
+        """Its tokenizers, of source and target; none, if its model reads images and writes nothing."""
+        vocabulary = blueprint_of(self.model).arguments.get("vocabulary")
+        if vocabulary is None:
+            return ()
         tokenizers = read_tokenizers(self.folder)
-        vocabulary = blueprint_of(self.model).arguments["vocabulary"]
         for tokenizer in tokenizers:
             if tokenizer.size > vocabulary:
                 raise InputError(
@@ -125,25 +135,30 @@ class Checkpoint:
         return checkpoint_special_tokens(self.folder, self.tokenizers, encoder_decoder)
 
 
+Chosen = tuple[SpecialTokens | None, Mapping[str, Mapping[str, Any]]]
+
+
 def import_checkpoint(
-    source: str | Path, folder: Path, force: bool, choose: Callable[[Checkpoint], SpecialTokens | None]
+    source: str | Path, folder: Path, force: bool, choose: Callable[[Checkpoint], Chosen]
 ) -> Checkpoint:
     """Make a run folder of a checkpoint: a folder, or a name on the hub.
 
     Before anything is written, `choose` gets the checkpoint and raises an error where no task suits it; it returns the
-    special tokens to keep, or None. Only with `force` is something written over.
+    special tokens to keep, or None, and options to keep. Only with `force` is something written over.
     """
     check_free(folder, force)
     found = find(source)
     if found.resolve() == folder.resolve():
         raise RunError(f"{folder} is the checkpoint itself: choose another folder")
     checkpoint = Checkpoint(str(source), found, load(found))
-    special, (first, second) = choose(checkpoint), checkpoint.tokenizers
+    (special, kept), tokenizers = choose(checkpoint), list(dict.fromkeys(checkpoint.tokenizers))
     with _filling(folder, IMPORT) as new:
         save(checkpoint.model, new, {})
-        write_tokenizers([first] if first is second else [first, second], new)
+        write_tokenizers(tokenizers, new)
         if special is not None:
             write_special_tokens(new, special)
+        if any(kept.values()):
+            write_json(new / KEPT, kept)
         write_checksums(new, sorted(each.name for each in new.iterdir()))
         _copy(found, new)
         if special is not None:

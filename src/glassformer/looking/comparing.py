@@ -11,7 +11,7 @@ L layers, H heads, T tokens, S keys, D width
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,13 +69,14 @@ class Comparison:
     streams: list[Stream]
     heads: list[HeadPair]
     notes: list[str]
+    traces: tuple[Trace, Trace] | None = field(default=None, compare=False, repr=False)  # what heads were taken from
 
     @property
     def diverges(self) -> Stream | None:
         """The first point at which the models differ; None: they do not."""
         return next((each for each in self.streams if each.difference > SAME), None)
 
-    def plot(self) -> Figure:
+    def figure(self) -> Figure:
         """The differences of streams and heads as a figure."""
         from glassformer.looking.plots.comparing import difference
 
@@ -101,7 +102,11 @@ def _number(value: float | None) -> str:
 
 def compare(one: Any, two: Any, text: str) -> Comparison:
     """Compare what two runs make of a text."""
-    items = one.item(text), two.item(text)
+    return compare_items(one, two, (one.item(text), two.item(text)), text)
+
+
+def compare_items(one: Any, two: Any, items: tuple[Any, Any], text: str) -> Comparison:
+    """Compare what two runs make of a text, or an image, that was read by each already; `text` says what it is."""
     forced = one.forced(items[0])
     notes: list[str] = []
     alike = [_spelled(each) for each in (one, two)]
@@ -123,6 +128,7 @@ def compare(one: Any, two: Any, text: str) -> Comparison:
         _streams(ours, theirs, notes),
         _heads(ours, theirs, notes),
         list(dict.fromkeys(notes)),
+        (ours, theirs),
     )
 
 

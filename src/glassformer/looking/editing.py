@@ -117,7 +117,7 @@ class Edit:
         """Let tokens (`query`; without it all) read what stands at `key`, or at several keys in equal parts.
 
         The `weight` is how much of their attention goes there; the rest stays as it was, made smaller, so that a row
-        sums to 1. A key that does not exist yet when a token attends is left out.
+        sums to 1. A token that is not written yet when another attends is left out.
         """
         if not 0 < weight <= 1:
             raise InputError(f"the weight of attention must be above 0 and at most 1, not {weight}")
@@ -128,7 +128,7 @@ class Edit:
 
         def make(point: Point, x: Tensor, now: Pass, at: int | None) -> Tensor:
             there = [each for each in keys if each < x.shape[-1]]
-            if not there and now.decoding is None:
+            if not there and (now.decoding is None or ".cross." in point.name):  # a source grows no longer
                 raise InputError(f"{point.name} has no key {keys[0]}: it has {x.shape[-1]}")
             wanted = torch.zeros_like(x)
             wanted[..., there] = 1 / max(len(there), 1)

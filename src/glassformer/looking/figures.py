@@ -96,7 +96,7 @@ def _shade(weight: float, width: int) -> str:
     return f"[grey{round(30 + 63 * weight)}]{SHADES[round(weight * (len(SHADES) - 1))] * width}[/]"
 
 
-def loss_figure(records: Sequence[dict[str, Any]], title: str = "") -> Figure:
+def loss_figure(records: Sequence[dict[str, Any]], title: str = "", unit: str = "nats") -> Figure:
     """Losses against steps, from the lines of a run's metrics.jsonl; beside them the scores of validation, if any.
 
     `train_loss` and `valid_loss` are measured alike. The loss that training minimises is drawn thin: it includes
@@ -117,7 +117,7 @@ def loss_figure(records: Sequence[dict[str, Any]], title: str = "") -> Figure:
         steps, values = [step for step, _ in points], [factor * value for _, value in points]
         style = {"marker": MARKERS[number % len(MARKERS)], "color": COLOURS[number % len(COLOURS)]}
         panels[1].plot(steps, values, label=f"{name}{unit}", markersize=4, **style)
-    panels[0].set_ylabel("loss (nats)")
+    panels[0].set_ylabel(f"loss ({unit})" if unit else "loss")
     _readable([value for key, *_ in LOSSES for _, value in _points(records, key)], panels[0])
     if curves:
         panels[1].set_ylabel("score of validation")

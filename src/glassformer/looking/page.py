@@ -1,10 +1,13 @@
 """A page that needs nothing but itself: HTML with its style inside, and pictures as SVG or PNG inside.
 
-It has no script and refers to no other file. It is light or dark as the reader's system is, and always light on paper.
+It refers to no other file, and its policy forbids the browser to ask the network for anything. It has no script but
+those that it is given. It is light or dark as the reader's system is, and always light on paper.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import re
 import warnings
@@ -66,22 +69,41 @@ summary { cursor: pointer; color: var(--accent); padding: .3rem 0; }
 """
 
 
-def page(title: str, parts: Iterable[str]) -> str:
-    """A page with a title, which is escaped, and parts, which are HTML."""
+def page(title: str, parts: Iterable[str], scripts: Sequence[str] = ()) -> str:
+    """A page with a title, which is escaped, parts, which are HTML, and scripts, which run when those are there."""
+    scripts = [within_html(script) for script in scripts]
+    body = "\n".join([*parts, *(f"<script>{script}</script>" for script in scripts), ""])
     text = f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
 <style>{STYLE}</style>
 </head>
 <body>
-<h1>{escape(title)}</h1>
-{"".join(f"{part}{chr(10)}" for part in parts)}</body>
+<h1 dir="auto">{escape(title)}</h1>
+{body}</body>
 </html>
 """
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def within_html(script: str) -> str:
+    """A script in which nothing ends it, or opens a comment, for who reads HTML."""
+    return re.sub(r"<(?=/?script|!--)", r"\\x3c", script, flags=re.IGNORECASE)
+
+
+def _policy(scripts: Iterable[str]) -> str:
+    """What the page may do: run its own scripts, have its own style and pictures, and nothing else."""
+    allowed = " ".join(map(fingerprint, scripts)) or "'none'"
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def fingerprint(text: str) -> str:
+    """What a policy calls a script or a style that it allows."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def paragraph(text: str, kind: str = "") -> str:

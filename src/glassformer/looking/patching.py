@@ -69,27 +69,15 @@ class Effects:
         row, column = divmod(int(self.effects.argmax()), self.effects.shape[1])
         return self.points[row], column
 
-    @property
-    def plot(self) -> EffectPlots:
-        """The effects as a figure: `found.plot.patching()`."""
-        return EffectPlots(self)
+    def figure(self) -> Figure:
+        """A heat map of how much of the clean answer comes back, over points and positions or heads."""
+        from glassformer.looking.plots import grids
+
+        return grids.effects(self)
 
     def pandas(self) -> Any:
         """The effects as a DataFrame: a row for each point, a column for each position or head."""
         return optional("pandas").DataFrame(self.effects.numpy(), index=self.points, columns=self.labels)
-
-
-@dataclass(frozen=True)
-class EffectPlots:
-    """The figure of effects: `found.plot`."""
-
-    found: Effects
-
-    def patching(self) -> Figure:
-        """A heat map of how much of the clean answer comes back, over points and positions or heads."""
-        from glassformer.looking.plots.vectors import effects
-
-        return effects(self.found)
 
 
 def patching(
@@ -128,6 +116,38 @@ def patching(
         rows.append(row)
     effects = (torch.tensor(rows, dtype=torch.float64) - worst) / (best - worst)
     return Effects(effects.float(), names, labels, over, best, worst)
+
+
+def answer_metric(run: Any, clean: Any, written: Sequence[int] | None = None) -> tuple[Metric, Sequence[int] | None]:
+    """A metric for patching: the log-probability of what a run answers to the clean text; and what it wrote.
+
+    What is written, a label, tags, or the likeliest token after the text.
+    """
+    forced = run.forced(clean, written)
+    with torch.inference_mode():
+        logits = run.model(*forced.inputs)[0].float().cpu()
+    if forced.written is not None:
+        right = torch.tensor([*forced.written, run.special.end])[: len(logits)]
+    elif logits.dim() == 1:
+        return (lambda found: found.log_softmax(-1)[int(logits.argmax())]), None
+    elif run.attention_kind == "decoder.self":
+        return (lambda found: found[-1].log_softmax(-1)[int(logits[-1].argmax())]), None
+    else:
+        right = logits.argmax(dim=-1)
+    return (lambda found: found.log_softmax(-1).gather(-1, right[:, None]).sum()), forced.written
+
+
+def preference(token: int, position: int | None = None, against: int | None = None) -> Metric:
+    """A metric: the log-probability of a token or label at a position, or how far its logit is above another's.
+
+    Of one answer for a whole text, there is no position.
+    """
+
+    def metric(logits: Tensor) -> Tensor:
+        row = logits if position is None else logits[position]  # (V)
+        return row.log_softmax(dim=-1)[token] if against is None else row[token] - row[against]
+
+    return metric
 
 
 def _names(run: Looked, given: Names | None, over: Over) -> list[str]:

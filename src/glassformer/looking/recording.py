@@ -32,6 +32,7 @@ MOST = 2.0  # GB that a recording takes at most, unless it is told otherwise
 GIGABYTE = 1e9
 NUMBER = 4  # bytes
 PADDING = -1  # stands for no token in a table of tokens
+FORGET = 16  # steps of a decoding after which beams are let go that nothing descends from
 
 
 @dataclass
@@ -40,10 +41,25 @@ class Entry:
 
     now: Pass
     pieces: list[Tensor] = field(default_factory=list)
+    places: dict[tuple[int, int], int] | None = None  # of the rows and beams of a step that are left; None: all are
 
     def tensor(self, backward: bool) -> Tensor:
         """All of it, its tokens in their order."""
         return self.pieces[0] if len(self.pieces) == 1 else torch.cat(self.pieces[:: -1 if backward else 1], dim=1)
+
+    def of_beam(self, row: int, beam: int, token: int) -> Tensor:
+        """Of a step, what passed in one beam of a row; `token` is the axis of tokens without that of sentences."""
+        x = self.pieces[0]
+        return x[row].narrow(token, beam, 1) if self.places is None else x[self.places[row, beam]]
+
+    def forget(self, alive: set[tuple[int, int]], token: int) -> int:
+        """Let go of all beams of a step but some; how many bytes that frees."""
+        x, left = self.pieces[0], sorted(alive if self.places is None else alive & self.places.keys())
+        if len(left) == (len(x) * x.shape[token + 1] if self.places is None else len(x)):
+            return 0
+        self.pieces[0] = torch.stack([self.of_beam(*each, token) for each in left]) if left else x[:0].clone()
+        self.places = {each: number for number, each in enumerate(left)}
+        return x.nbytes - self.pieces[0].nbytes
 
 
 class Recording(Kept):
@@ -72,7 +88,9 @@ class Recording(Kept):
             self._check(self.bytes, " so far")
 
     def begin(self, now: Pass, tokens: Tensor) -> None:
-        """Refuse a pass that would take more memory than there may be."""
+        """Refuse a pass that would take more memory than there may be; let go of beams that came to nothing."""
+        if now.step is not None and now.decoding is not None and now.step.number % FORGET == FORGET - 1:
+            self.forget(now.decoding)
         if now.step is not None or tokens.dim() != 2:
             return
         lengths = {"sentence": tokens.shape[0], "token": tokens.shape[1], "key": self._longest(now, tokens)}
@@ -83,6 +101,17 @@ class Recording(Kept):
                 kept = 1.0 if heads is None else len(heads) / (point.axes["head"] or 1)
                 needed[name] += int(NUMBER * point.size(lengths) * kept)
         self._check(needed, "")
+
+    def forget(self, decoding: Decoding) -> None:
+        """Let go of what passed in beams that no output descends from."""
+        alive = decoding.alive()
+        for name, entries in self.entries.items():
+            axes = list(self.axes[name])
+            for entry in entries if "token" in axes else ():
+                if entry.now.decoding is decoding and entry.now.step is not None:
+                    freed = entry.forget(alive[entry.now.step.number], axes.index("token") - 1)
+                    self.bytes[name] -= freed
+                    self.total -= freed
 
     def _longest(self, now: Pass, tokens: Tensor) -> int:
         """How many keys attention has at most: the tokens of this pass, or of the source."""
@@ -144,7 +173,7 @@ class Recording(Kept):
     def _joined(self, name: str, decoding: Decoding, entries: list[Entry]) -> Tensor:
         """What passed a point in a decoding, (B, …, T, …): of each sentence, what the chosen beam had to do with."""
         mine = [entry for entry in entries if entry.now.decoding is decoding]
-        steps = {entry.now.step.number: entry.pieces[0] for entry in mine if entry.now.step is not None}
+        steps = {entry.now.step.number: entry for entry in mine if entry.now.step is not None}
         before = [entry.tensor(False) for entry in mine if entry.now.step is None]
         axes = list(self.axes[name])
         if "token" not in axes:
@@ -153,7 +182,7 @@ class Recording(Kept):
         for sentence in range(len(decoding.steps[0].sentences) if decoding.steps else len(before[0])):
             way = [(number, row, beam) for number, row, beam in decoding.followed(sentence) if number in steps]
             pieces = [each[sentence].narrow(token, 0, decoding.read_of(sentence)) for each in before]
-            pieces += [steps[number][row].narrow(token, beam, 1) for number, row, beam in way]
+            pieces += [steps[number].of_beam(row, beam, token) for number, row, beam in way]
             rows.append(_together(pieces, token, ".self." in name and "key" in axes))
         return padded(rows, PADDING if name.endswith("tokens") else 0)
 
@@ -199,6 +228,8 @@ def record(
         session.attach()
         try:
             yield Trace(recording)
+            for decoding in recording.decodings():
+                recording.forget(decoding)
         finally:
             session.kept, session.keep, session.starting = frozenset(), None, None
 

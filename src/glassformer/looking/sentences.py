@@ -13,7 +13,7 @@ from torch import Tensor
 
 from glassformer.errors import InputError
 from glassformer.looking.recording import padded
-from glassformer.looking.trace import Description, Stored, Trace
+from glassformer.looking.trace import SHARED, Description, Stored, Trace
 
 
 def joined(traces: Sequence[Trace], names: Sequence[str], dtype: torch.dtype) -> Trace:
@@ -24,7 +24,7 @@ def joined(traces: Sequence[Trace], names: Sequence[str], dtype: torch.dtype) ->
     first = traces[0]
     tensors = {name: [padded([trace[name][0].to(dtype) for trace in traces], 0)] for name in names}
     axes, heads = ({name: of(name) for name in names} for of in (first.kept.axes_of, first.kept.heads_of))
-    stacks = [stack for stack in first.about.tokens if stack not in ("label", "beams")]
+    stacks = [stack for stack in first.about.tokens if stack not in (*SHARED, "beams")]
     about = Description(
         "\n".join(_line(trace.input) for trace in traces),
         "\n".join(_line(trace.output) for trace in traces),

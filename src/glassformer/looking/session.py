@@ -94,6 +94,7 @@ class Decoding(Watcher):
     slots: int = 0
     prompt: int = 0  # the first of them, which hold the prompt
     ways: dict[tuple[int, int, int], list[tuple[int, int, int]]] = field(default_factory=dict)  # that were followed
+    ends: list[tuple[int, int, int]] = field(default_factory=list)  # step, row and beam of what has finished
 
     def select(self, beams: Tensor, sentences: Tensor | None) -> None:
         if self.rows is None:
@@ -103,6 +104,10 @@ class Decoding(Watcher):
 
     def expand(self, expansion: Any) -> None:
         self.trees(expansion)
+        if self.steps:  # else what has finished is the prompt alone
+            parents = expansion.candidates.parents
+            ended = expansion.finished.nonzero().tolist()
+            self.ends += [(len(self.steps) - 1, row, int(parents[row, rank])) for row, rank in ended]
 
     def finish(self, outputs: list[list[Hypothesis]]) -> None:
         self.chosen = [best for best, *_ in outputs]
@@ -149,6 +154,31 @@ class Decoding(Watcher):
         if when not in self.ways:
             self.ways[when] = self._way(sentence)
         return self.ways[when]
+
+    def alive(self) -> list[set[tuple[int, int]]]:
+        """Of each step, the rows and beams that an output still descends from, or may yet.
+
+        These are the beams of the last step, what has finished, and what a sentence had come to when it was left out;
+        once a search has chosen, only what it chose.
+        """
+        found: list[set[tuple[int, int]]] = [set() for _ in self.steps]
+        if self.chosen:
+            for sentence in range(len(self.chosen)):
+                for number, row, beam in self.followed(sentence):
+                    found[number].add((row, beam))
+            return found
+        for number, row, beam in self.ends:
+            found[number].add((row, beam))
+        later: set[int] = set()
+        for number in range(len(self.steps))[::-1]:
+            step = self.steps[number]
+            sentences = step.sentences.tolist()
+            found[number] |= {(row, b) for row, s in enumerate(sentences) if s not in later for b in range(step.beams)}
+            later = set(sentences)
+            if step.parents is not None and number:
+                parents, beams = step.parents.tolist(), self.steps[number - 1].beams
+                found[number - 1] |= {divmod(parents[row][beam], beams) for row, beam in found[number]}
+        return found
 
     def _way(self, sentence: int) -> list[tuple[int, int, int]]:
         end, way = self._end_of(sentence), list[tuple[int, int, int]]()

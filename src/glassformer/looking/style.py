@@ -6,6 +6,7 @@ too, so that a chart survives a grey printer.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MAP = "viridis"  # from little to much
 HEAT = "Blues"  # the same for attention: paper where there is none, so that a slide or a printed page stays light
 TWO_SIDED = "RdBu_r"  # from below zero to above
+FOR_AGAINST = "RdBu"  # what speaks for something blue, as in HEAT; what speaks against it red
 
 
 @contextmanager
@@ -55,8 +57,25 @@ def chart_style(texts: Iterable[str] = ()) -> Iterator[None]:
         "lines.markersize": 4.5,
         "svg.hashsalt": "glassformer",
     }
+    _show_in_notebooks()
     with mpl.rc_context(settings):
         yield
+
+
+def _show_in_notebooks() -> None:
+    """Let a notebook show figures as pictures, as it does once pyplot was imported, which our figures do not need."""
+    if "IPython" not in sys.modules:
+        return
+    from IPython import get_ipython
+    from IPython.core.pylabtools import select_figure_formats
+    from matplotlib.figure import Figure
+
+    shell: Any = get_ipython()
+    if hasattr(shell, "kernel"):
+        try:
+            shell.display_formatter.formatters["image/png"].lookup_by_type(Figure)
+        except KeyError:
+            select_figure_formats(shell, {"png"})  # type: ignore[no-untyped-call]
 
 
 def save(figure: Figure, path: Path) -> None:

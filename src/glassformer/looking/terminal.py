@@ -51,12 +51,19 @@ def heads_text(trace: Trace, kind: str | None, width: int, sentence: int = 0) ->
     for name in trace.attentions(kind):
         layer = layer_of(name) or 0
         numbers = trace.axes(name, sentence)["head"]
-        maps = [_small(head_of(trace, layer, number, kind, sentence).weights, f"head {number}") for number in numbers]
-        across = max(1, (width - 2) // (cell_len(_bare(maps[0][0])) + 3))
-        parts.append(f"[bold]layer {layer}[/]")
-        for first in range(0, len(maps), across):
-            rows = zip(*maps[first : first + across], strict=True)
-            parts += [*("  " + "   ".join(cells) for cells in rows), ""]
+        maps = [(f"head {number}", head_of(trace, layer, number, kind, sentence).weights) for number in numbers]
+        parts += [f"[bold]layer {layer}[/]", maps_text(maps, width)]
+    return "\n".join(parts)
+
+
+def maps_text(maps: Sequence[tuple[str, Tensor]], width: int) -> str:
+    """Small maps with their titles, all of one size, side by side as far as they fit into a line."""
+    widest = max(cell_len(title) for title, _ in maps)
+    small = [_small(weights, f"{title}{' ' * (widest - cell_len(title))}") for title, weights in maps]
+    across, parts = max(1, (width - 2) // (cell_len(_bare(small[0][0])) + 3)), list[str]()
+    for first in range(0, len(small), across):
+        rows = zip(*small[first : first + across], strict=True)
+        parts += [*("  " + "   ".join(cells) for cells in rows), ""]
     return "\n".join(parts)
 
 
@@ -77,13 +84,13 @@ def born_text(looks: Sequence[tuple[int, Trace]], kind: str | None, sentence: in
 def _small(weights: Tensor, title: str) -> list[str]:
     """A map with a letter for each weight, and its title; all lines are equally wide."""
     check_size(*weights.shape)
-    width = max(weights.shape[1], len(title))
+    width = max(weights.shape[1], cell_len(title))
     rows = [
         "".join(f"[grey{round(30 + 63 * each)}]{SHADES[round(each * (len(SHADES) - 1))]}[/]" for each in row)
         + " " * (width - len(row))
         for row in weights.clamp(0, 1).tolist()
     ]
-    return [f"{title:{width}}", *rows]
+    return [plain(title) + " " * (width - cell_len(title)), *rows]
 
 
 def beam_text(trace: Trace, sentence: int = 0, pruned: int = 1) -> str:
@@ -122,6 +129,37 @@ def matrix_text(values: Tensor, rows: Sequence[str], columns: Sequence[str]) -> 
 
     check_size(len(rows), len(columns))
     return attention_text(values.clamp(0, 1), rows, columns)
+
+
+def cells_text(cells: Sequence[Sequence[tuple[str, float]]], rows: Sequence[str], columns: Sequence[str]) -> str:
+    """A table of texts, each the brighter the nearer its number is to 1."""
+    check_size(len(rows))
+    widths = [max(cell_len(columns[at]), *(cell_len(row[at][0]) for row in cells)) for at in range(len(columns))]
+    margin = max(map(cell_len, rows))
+    heads = [text + " " * (width - cell_len(text)) for text, width in zip(columns, widths, strict=True)]
+    lines = [f"{'':{margin}}   {'  '.join(heads)}".rstrip()]
+    for row, some in zip(rows, cells, strict=True):
+        parts = [
+            f"[grey{round(35 + 58 * weight)}]{plain(text)}[/]{' ' * (width - cell_len(text))}"
+            for (text, weight), width in zip(some, widths, strict=True)
+        ]
+        lines.append(f"{' ' * (margin - cell_len(row))}{plain(row)}   {'  '.join(parts)}")
+    return "\n".join(lines)
+
+
+def bars_text(values: Sequence[float], labels: Sequence[str], width: int) -> str:
+    """Lying bars with their numbers: what is below 0 to the left of a line, what is above to its right."""
+    check_size(len(labels))
+    margin, most = max(map(cell_len, labels)), max(map(abs, values), default=0.0) or 1.0
+    below = any(value < -0.005 * most for value in values)
+    room = max(8, (width - margin - 12) // (2 if below else 1))
+    lines = []
+    for value, label in zip(values, labels, strict=True):
+        size = round(room * abs(value) / most)
+        left = f"{' ' * (room - size)}[red]{'▒' * size}[/]" if value < 0 and below else " " * (room if below else 0)
+        right = f"[blue]{'█' * size}[/]" if value >= 0 else ""
+        lines.append(f"{' ' * (margin - cell_len(label))}{plain(label)} {left}│{right} [grey58]{value:+.2f}[/]")
+    return "\n".join(lines)
 
 
 def plain(text: str) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Texts = list[list[str]]  # of each sentence, of each token
 Groups = list[list[list[int]]]  # of each sentence, of each word: its tokens
 WRITTEN = "written"  # what the label of a token that was written is kept under
+SHARED = ("label", "vocabulary")  # axes whose names are the same in all sentences
 MERGED = re.compile(r"\b(weights|after|before|output|embedding|positions|hidden|state|cell|gates)\b")
 
 
@@ -62,15 +63,24 @@ class Description:
     input: str = ""
     output: str = ""
     shows: str = ""  # the attention that the task shows first: "decoder.cross"
-    tokens: Mapping[str, Texts] = field(default_factory=dict)  # by stack; "written" ones, "label" names
+    tokens: Mapping[str, Texts] = field(default_factory=dict)  # by stack; "written" ones; names of SHARED axes
     words: Mapping[str, Groups] = field(default_factory=dict)  # by stack, and of those "written"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a trace is from: the run, what it worked on, and the tokens it wrote. A trace from a file has none."""
+
+    run: Any
+    item: Any
+    written: list[int] | None = None
 
 
 class Trace:
     """What a recording holds: a tensor for each point, by its name; several, if there were several calls."""
 
-    def __init__(self, kept: Kept, description: Description | None = None) -> None:
-        self.kept, self.about = kept, description or Description()
+    def __init__(self, kept: Kept, description: Description | None = None, origin: Origin | None = None) -> None:
+        self.kept, self.about, self.origin = kept, description or Description(), origin
 
     # --- by name
 
@@ -108,12 +118,12 @@ class Trace:
 
     def attentions(self, kind: str) -> list[str]:
         """The names of the weights of one kind in all layers: "encoder.self", "decoder.self" or "decoder.cross"."""
-        return [name for name in self.names if name.endswith(".weights") and _kind(name) == kind]
+        return [name for name in self.names if name.endswith(".weights") and kind_of_weights(name) == kind]
 
     @property
     def kinds(self) -> list[str]:
         """The kinds of attention that were recorded."""
-        return list(dict.fromkeys(_kind(name) for name in self.names if name.endswith(".weights")))
+        return list(dict.fromkeys(kind_of_weights(name) for name in self.names if name.endswith(".weights")))
 
     def attention(self, kind: str) -> Tensor:
         """The weights of one kind of attention, "decoder.cross" for example, in all layers: (L, B, H, T, S)."""
@@ -169,8 +179,8 @@ class Trace:
             return list(self.kept.heads_of(name) or range(length))
         stack = self._texts_of(name, axis)
         texts = self.tokens(stack)[:] if stack else []
-        if axis == "label":
-            texts = [list(self.about.tokens["label"][0])] * (sentence + 1) if "label" in self.about.tokens else []
+        if axis in SHARED:
+            texts = [list(self.about.tokens[axis][0])] * (sentence + 1) if axis in self.about.tokens else []
         if sentence >= len(texts):
             return list(range(length))
         return [*texts[sentence][:length], *[""] * (length - len(texts[sentence]))]
@@ -238,11 +248,32 @@ class Trace:
 
         return save(self, Path(path))
 
+    def show(
+        self, kind: str | None = None, layer: int | None = None, head: int | None = None, sentence: int = 0
+    ) -> None:
+        """Show the interactive view in a notebook, beginning with some head; with the sharpest, if none is named."""
+        from glassformer.looking.interactive import show
+        from glassformer.looking.packing import First
+
+        show(self, First(kind, layer, head), sentence)
+
+    def save_page(self, path: str | Path) -> Path:
+        """Write the interactive view as one HTML file, which needs no network."""
+        from glassformer.looking.exporting import save_page
+
+        return save_page(self, Path(path))
+
+    def _repr_mimebundle_(self, **_: Any) -> Any:
+        """What a notebook shows: the interactive view, and a picture for where it is saved."""
+        from glassformer.looking.interactive import bundle, in_terminal
+
+        return None if in_terminal() else bundle(self)
+
     # --- with words
 
-    def described(self, description: Description) -> Trace:
+    def described(self, description: Description, origin: Origin | None = None) -> Trace:
         """The same with what a run says of it."""
-        return Trace(self.kept, description)
+        return Trace(self.kept, description, origin)
 
     def words(self, sentence: int = 0) -> Trace:
         """One sentence with pieces of words merged: weights are summed over keys, all is averaged over tokens.
@@ -262,7 +293,8 @@ class Trace:
         }
         about = replace(self.about, tokens={**self.about.tokens, **texts}, words={})
         axes, heads = ({name: of(name) for name in merged} for of in (self.kept.axes_of, self.kept.heads_of))
-        return Trace(Stored(merged, axes, heads, self.beams[sentence : sentence + 1]), about)  # type: ignore[arg-type]
+        kept = Stored(merged, axes, heads, self.beams[sentence : sentence + 1])  # type: ignore[arg-type]
+        return Trace(kept, about, self.origin)
 
     def _merged(self, name: str, sentence: int) -> Tensor:
         """What passed a point in one sentence, (1, …), with words in place of tokens."""
@@ -310,7 +342,7 @@ class Stored(Kept):
         return list(self.beams)
 
 
-def _kind(name: str) -> str:
+def kind_of_weights(name: str) -> str:
     """The kind of attention that weights are of: their name without the layer."""
     return re.sub(r"\.\d+\b", "", name.removesuffix(".weights"))
 

@@ -1,78 +1,32 @@
 """Views: what can be looked at in a trace, by name. Each is a figure, a picture for a terminal, and a table of numbers.
 
 A view is added by a `View` in `VIEWS`.
+
+W words, F frames, R rows, C columns of patches
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from glassformer.errors import InputError
-from glassformer.looking.patching import Effects, patching
+from glassformer.looking.analysis_views import ANALYSES
+from glassformer.looking.patching import Effects, answer_metric, patching
 from glassformer.looking.plots.beam import spelled, tree_of
 from glassformer.looking.plots.choosing import MOST, head_of, kind_of, names
-from glassformer.looking.plots.images import patch_weights
+from glassformer.looking.plots.images import patch_weights, tells, word_weights
 from glassformer.looking.plots.vectors import alike, gate_names, vectors_of
-from glassformer.looking.points import find_all, layer_of
-from glassformer.looking.terminal import beam_text, heads_text, lines_text, matrix_text
+from glassformer.looking.points import layer_of
+from glassformer.looking.terminal import beam_text, heads_text, lines_text, maps_text, matrix_text
 from glassformer.looking.trace import Trace
+from glassformer.looking.view import Choice, Row, View
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Row = Sequence[Any]  # of a table; the first has the names of columns
 NO_POSITIONS = "this model adds no positions to embeddings"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What is to be shown of a trace."""
-
-    layer: int | None = None
-    head: int | None = None
-    kind: str | None = None  # of attention
-    against: Any = None  # another text, to compare with
-    image: Any = None  # that the trace is of
-    width: int = 80  # letters that a line of the terminal has
-
-
-@dataclass(frozen=True)
-class View:
-    """One way to look at a trace."""
-
-    name: str
-    meaning: str  # in a few words
-    draw: Callable[[Any, Choice], Figure]  # of a trace, or of what `make` gives
-    text: Callable[[Any, Choice], str]  # in rich's markup
-    rows: Callable[[Any, Choice], Iterator[Row]]
-    points: tuple[str, ...] = ("weights",)  # what it needs: patterns of names, the first of which must be there
-    merges: bool = True  # whether words can take the place of their pieces
-    options: frozenset[str] = frozenset({"kind"})  # which choices have an effect
-    make: Callable[[Any, Any, Choice], Any] | None = None  # of a run and what it reads, where a trace is not enough
-
-    def fits(self, points: Sequence[str]) -> bool:
-        """Whether a model with these points has what the view shows."""
-        return bool(_matching(self.points[:1], points))
-
-    def keep(self, points: Sequence[str]) -> list[str]:
-        """The points that the view needs, of those that a model has."""
-        return _matching(self.points, points)
-
-
-def _matching(patterns: Sequence[str], points: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for pattern in patterns:
-        try:
-            found += find_all(pattern, points)
-        except InputError:
-            continue
-    return found
 
 
 def _head_text(trace: Trace, choice: Choice) -> str:
@@ -160,7 +114,19 @@ def _gate_rows(trace: Trace, choice: Choice) -> Iterator[Row]:
                 yield (name, place, tokens[place], unit, f"{value:.6g}")
 
 
+def _words_text(trace: Trace, choice: Choice) -> str:
+    """A small map for each word; the frames of a film stand side by side."""
+    words, weights, what = word_weights(trace, choice.layer, choice.head, 0)  # (W, F, R, C)
+    maps = [torch.from_numpy(each / max(each.max(), 1e-12)) for each in weights]
+    gap = torch.zeros(weights.shape[2], 1)
+    strips = [torch.cat([part for frame in each for part in (frame, gap)][:-1], dim=1) for each in maps]
+    title = f"{what[:1].upper()}{what[1:]}: where in the image each word looks, the most at the fullest."
+    return f"{title}\n\n{maps_text(list(zip(words, strips, strict=True)), choice.width)}"
+
+
 def _patches_text(trace: Trace, choice: Choice) -> str:
+    if tells(trace):
+        return _words_text(trace, choice)
     weights, what = patch_weights(trace, choice.layer, choice.head, 0)
     rows, columns = ([str(number + 1) for number in range(size)] for size in weights.shape)
     return (
@@ -170,6 +136,9 @@ def _patches_text(trace: Trace, choice: Choice) -> str:
 
 
 def _patch_rows(trace: Trace, choice: Choice) -> Iterator[Row]:
+    if tells(trace):
+        yield from _word_rows(trace, choice)
+        return
     weights, _ = patch_weights(trace, choice.layer, choice.head, 0)
     yield ("row", "column", "weight")
     for row, values in enumerate(weights.tolist()):
@@ -177,23 +146,14 @@ def _patch_rows(trace: Trace, choice: Choice) -> Iterator[Row]:
             yield (row + 1, column + 1, f"{value:.6g}")
 
 
-def answer_metric(run: Any, clean: Any) -> tuple[Callable[[Tensor], Any], Sequence[int] | None]:
-    """A metric for patching: the log-probability of what a run answers to the clean text; and what it wrote.
-
-    What is written, a label, tags, or the likeliest token after the text.
-    """
-    forced = run.forced(clean)
-    with torch.inference_mode():
-        logits = run.model(*forced.inputs)[0].float().cpu()
-    if forced.written is not None:
-        right = torch.tensor([*forced.written, run.special.end])[: len(logits)]
-    elif logits.dim() == 1:
-        return (lambda found: found.log_softmax(-1)[int(logits.argmax())]), None
-    elif run.attention_kind == "decoder.self":
-        return (lambda found: found[-1].log_softmax(-1)[int(logits[-1].argmax())]), None
-    else:
-        right = logits.argmax(dim=-1)
-    return (lambda found: found.log_softmax(-1).gather(-1, right[:, None]).sum()), forced.written
+def _word_rows(trace: Trace, choice: Choice) -> Iterator[Row]:
+    yield ("token", "token_text", "frame", "row", "column", "weight")
+    words, weights, _ = word_weights(trace, choice.layer, choice.head, 0)
+    for place, (word, frames) in enumerate(zip(words, weights.tolist(), strict=True)):
+        for frame, rows in enumerate(frames):
+            for row, values in enumerate(rows):
+                for column, value in enumerate(values):
+                    yield (place, word, frame + 1, row + 1, column + 1, f"{value:.6g}")
 
 
 def _effects(run: Any, clean: Any, choice: Choice) -> Effects:
@@ -278,7 +238,8 @@ VIEWS: dict[str, View] = {
             lambda trace, choice: trace.plot.embeddings(),
             _vector_text("embedding", "no embeddings were recorded"),
             _vector_rows("embedding"),
-            points=("embedding", "encoder.output", "decoder.output", "*.after"),
+            points=("embedding",),
+            more=("encoder.output", "decoder.output", "*.after"),
             options=frozenset(),
         ),
         View(
@@ -293,18 +254,17 @@ VIEWS: dict[str, View] = {
         ),
         View(
             "patches",
-            "where in an image the model looks",
+            "where in an image the model looks, for each word if it writes",
             lambda trace, choice: trace.plot.patches(choice.image, choice.layer, choice.head),
             _patches_text,
             _patch_rows,
             points=("patches", "weights"),
-            merges=False,
             options=frozenset({"layer", "head"}),
         ),
         View(
             "patching",
             "which place carries the difference to the text of --against",
-            lambda found, choice: found.plot.patching(),
+            lambda found, choice: found.figure(),
             _effects_text,
             _effect_rows,
             points=("tokens",),
@@ -312,6 +272,7 @@ VIEWS: dict[str, View] = {
             options=frozenset({"against"}),
             make=_effects,
         ),
+        *ANALYSES,
     )
 }
 

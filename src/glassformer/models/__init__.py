@@ -10,6 +10,7 @@ from glassformer.models.family import GIVEN, Blueprint, blueprint_of, family, fa
 from glassformer.models.gpt2 import gpt2
 from glassformer.models.llama import llama
 from glassformer.models.recurrent import recurrent
+from glassformer.models.series import series_decoder, series_encoder, series_recurrent
 from glassformer.models.shapes import DecoderOnly, EncoderDecoder, EncoderOnly
 from glassformer.models.t5 import t5
 from glassformer.models.transformer import transformer, transformer_base, transformer_big, transformer_tiny

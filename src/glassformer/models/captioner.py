@@ -1,4 +1,7 @@
-"""The captioner: one model looks at an image, another tells what it sees, attending to the patches word by word."""
+"""The captioner: one model looks at an image, another tells what it sees, attending to the patches word by word.
+
+B batch, F frames, C colours
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.feedforward import Activation, Linear, gelu, gelu_tanh
 from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
-from glassformer.parts.patches import PatchEmbedding
-from glassformer.parts.schemes import Positions, learned
+from glassformer.parts.patches import FilmEmbedding, PatchEmbedding, grid_waves
+from glassformer.parts.schemes import FramePositions, Positions, learned
 
 
 @family(answers=["caption"])
@@ -46,6 +49,8 @@ def captioner(
     norm: Norm = LayerNorm,
     residual: Residual = PreNorm,
     positions: Positions = learned,
+    frames: int = 1,
+    frame_positions: FramePositions = learned,
     epsilon: float = 1e-5,
     tie_output: bool = True,
     linear: Linear = nn.Linear,
@@ -54,6 +59,7 @@ def captioner(
 
     Arguments that begin with `image_` are for the image's side; where they are missing, both sides are alike.
     `key_value_heads` and `positions` are the text's: patches have learned positions, and keys and values in all heads.
+    With several `frames`, films are read, (B, F, C, image, image), and `frame_positions` tell their images apart.
     """
     hidden = 4 * width if hidden is None else hidden
     image_sizes = (image_width or width, image_heads or heads, image_hidden or hidden)
@@ -63,7 +69,12 @@ def captioner(
     writing = BlockBuilder(width, heads, hidden, dropout, attention_dropout, key_value_heads, linear=linear)
     writing = replace(writing, residual=residual, norm=norm, epsilon=epsilon, gated=gated, activation=activation)
     patches = PatchEmbedding(image, patch, seeing.width, colours, image_dropout)
-    encoder = seeing.encoder(patches, image_layers or layers)
+    # A word such as "left" is about places: which of them are near each other is known from the beginning.
+    patches.positions = nn.Parameter(grid_waves(image // patch, seeing.width)[None])
+    reading: PatchEmbedding | FilmEmbedding = patches
+    if frames != 1:
+        reading = FilmEmbedding(patches, frames, frame_positions.embedding(seeing.sizes(frames)))
+    encoder = seeing.encoder(reading, image_layers or layers)
     initialise(encoder)
     if seeing.width != width:
         encoder.norm = nn.Sequential(encoder.norm, nn.Linear(seeing.width, width))

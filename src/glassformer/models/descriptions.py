@@ -2,7 +2,7 @@
 
 DESCRIPTIONS: dict[str, str] = {
     "activation": "activation function of the feed-forward parts",
-    "answer": "what the model gives: a target, the next token, words, classes, tags, a span or vectors",
+    "answer": "what the model gives: a target, the next token, words, classes, tags, a span, numbers or vectors",
     "attention": "how the decoder attends to the source",
     "attention_bias": "whether the projections of attention have biases",
     "attention_dropout": "probability that an attention weight is dropped in training",
@@ -12,6 +12,7 @@ DESCRIPTIONS: dict[str, str] = {
     "cell": "kind of the recurrent cells",
     "classes": "number of classes",
     "colours": "number of colour channels of an image",
+    "columns": "numbers in each step of a series",
     "decoder_heads": "attention heads of the decoder (default: as many as the encoder has)",
     "decoder_hidden": "hidden width of the decoder's feed-forward parts (default: the encoder's)",
     "decoder_layers": "decoder blocks (default: as many as the encoder has)",
@@ -21,6 +22,8 @@ DESCRIPTIONS: dict[str, str] = {
     "embedding_norm": "normalise the embeddings before the first block",
     "epsilon": "small number that keeps norms from dividing by zero",
     "feed_forward_bias": "whether the feed-forward parts have biases",
+    "frame_positions": "how the model learns the order of a film's images",
+    "frames": "images of a film",
     "gated": "gated feed-forward parts: one matrix decides how much of another's output passes",
     "head_activation": "activation of the head that scores words (default: activation)",
     "head_dropout": "dropout before the scores of classes or tags (default: dropout)",
@@ -42,6 +45,7 @@ DESCRIPTIONS: dict[str, str] = {
     "length": "tokens in a text at most, where positions are learned",
     "linear": "the linear part that the model is built of",
     "norm": "kind of the norms",
+    "numbers": "numbers that are predicted together",
     "patch": "pixels on each side of the squares that an image is cut into",
     "pooled": "score classes from the pooler's vector (BERT); false: by a head with dropout (RoBERTa)",
     "pooler": "add a part that makes one vector of all",

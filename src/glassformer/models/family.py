@@ -28,7 +28,11 @@ Only = Mapping[str, tuple[str, ...]]
 
 # Arguments that the data, the task or the program decide: they are no keys of a recipe.
 GIVEN = frozenset(
-    {"vocabulary", "target_vocabulary", "length", "answer", "classes", "image", "colours", "linear", "pooler", "skip"}
+    {
+        *("vocabulary", "target_vocabulary", "length", "answer", "classes", "image", "frames", "colours", "columns"),
+        "numbers",
+        *("linear", "pooler", "skip"),
+    }
 )
 
 

@@ -64,7 +64,7 @@ class EncoderDecoder(Observable):
 
 
 class DecoderOnly(Observable):
-    """A language model: a decoder without a source, and a head that scores the next token."""
+    """A language model: a decoder without a source, and a head that scores the next token; or a model of series."""
 
     def __init__(self, decoder: AnyDecoder, head: nn.Module) -> None:
         super().__init__()
@@ -80,8 +80,10 @@ class DecoderOnly(Observable):
         return self.seen("logits", self.head(self.hidden(tokens, mask, documents)))
 
     def points(self) -> dict[str, Axes]:
-        """The scores of tokens."""
-        return {"logits": axes(token=None, vocabulary=self.decoder.embedding.vocabulary)}
+        """The scores of tokens; of values, which have no vocabulary, whatever the head gives."""
+        vocabulary = getattr(self.decoder.embedding, "vocabulary", None)
+        scored = axes(token=None, label=None) if vocabulary is None else axes(token=None, vocabulary=vocabulary)
+        return {"logits": scored}
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
         """What the head scores: the decoder's vectors (B, T, D)."""

@@ -22,7 +22,9 @@ from glassformer.parts.lora import LoRA, LoRALinear, adapt, adapters, merge, mer
 from glassformer.parts.masks import Mask, causal, documents, pad, padding, window
 from glassformer.parts.named import Named
 from glassformer.parts.norms import LayerNorm, Norm, PostNorm, PreNorm, Residual, RMSNorm
+from glassformer.parts.patches import FilmEmbedding, PatchEmbedding
 from glassformer.parts.positions import ALiBi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
 from glassformer.parts.recurrent import GRU, LSTM, RNN, Cell, CellKind, Recurrent
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
 from glassformer.parts.schemes import Positions, Scheme, scheme_of
+from glassformer.parts.values import NumberHead, ValueEmbedding

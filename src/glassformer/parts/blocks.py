@@ -21,8 +21,11 @@ from glassformer.parts.embeddings import Embedding
 from glassformer.parts.masks import Mask, causal, padding
 from glassformer.parts.masks import documents as within
 from glassformer.parts.observing import Axes, Observable, Watcher, axes
-from glassformer.parts.patches import PatchEmbedding
+from glassformer.parts.patches import FilmEmbedding, PatchEmbedding
 from glassformer.parts.positions import NoPositions, Position, restarting
+from glassformer.parts.values import ValueEmbedding
+
+AnyEmbedding = Embedding | PatchEmbedding | FilmEmbedding | ValueEmbedding
 
 
 def embed(
@@ -40,18 +43,13 @@ def embed(
 def stack_points(stack: Any) -> dict[str, Axes]:
     """The points of a stack that are not those of its parts: what is embedded, and what is read and given."""
     embedding, vectors = stack.embedding, axes(token=None, feature=None)
-    read = (
-        {"patches": axes(patch=None, feature=None)}
-        if isinstance(embedding, PatchEmbedding)
-        else {"tokens": axes(token=None)}
-    )
     names = (
         "embedding",
         *(() if isinstance(embedding.positions, NoPositions) else ("positions",)),
         "0.before",
         "output",
     )
-    return read | dict.fromkeys(names, vectors)
+    return {**embedding.reads(), **dict.fromkeys(names, vectors)}
 
 
 class EncoderBlock(Observable):
@@ -114,11 +112,9 @@ class DecoderBlock(Observable):
 class Encoder(Observable):
     """Embedding, blocks, final norm: reads a whole source at once, both ways."""
 
-    embedding: Any  # an `Embedding` of tokens or a `PatchEmbedding` of pixels
+    embedding: Any  # of tokens, of an image's or a film's patches, of values
 
-    def __init__(
-        self, embedding: Embedding | PatchEmbedding, blocks: Iterable[EncoderBlock], norm: nn.Module | None = None
-    ) -> None:
+    def __init__(self, embedding: AnyEmbedding, blocks: Iterable[EncoderBlock], norm: nn.Module | None = None) -> None:
         super().__init__()
         self.embedding = embedding
         self.blocks = nn.ModuleList(blocks)
@@ -145,9 +141,11 @@ class Decoder(Observable):
     A `mask` in words (`window(512)`) narrows down what it sees of them, all at once and step by step alike.
     """
 
+    embedding: Any  # of tokens, or of values
+
     def __init__(
         self,
-        embedding: Embedding,
+        embedding: Embedding | ValueEmbedding,
         blocks: Iterable[DecoderBlock],
         norm: nn.Module | None = None,
         mask: Mask | None = None,

@@ -11,14 +11,14 @@ from typing import Any
 from torch import nn
 
 from glassformer.parts.attention import MultiHeadAttention
-from glassformer.parts.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
+from glassformer.parts.blocks import AnyEmbedding, Decoder, DecoderBlock, Encoder, EncoderBlock
 from glassformer.parts.checks import check_positive
 from glassformer.parts.embeddings import Embedding
 from glassformer.parts.feedforward import Activation, FeedForward, GatedFeedForward, Linear, relu
 from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
-from glassformer.parts.patches import PatchEmbedding
 from glassformer.parts.positions import AttentionPositions
 from glassformer.parts.schemes import Sizes
+from glassformer.parts.values import ValueEmbedding
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,16 @@ class BlockBuilder:
             for _ in range(count)
         ]
 
-    def encoder(
-        self, embedding: Embedding | PatchEmbedding, count: int, positions: AttentionPositions | None = None
-    ) -> Encoder:
+    def encoder(self, embedding: AnyEmbedding, count: int, positions: AttentionPositions | None = None) -> Encoder:
         """Encoder blocks between an embedding and the final norm."""
         return Encoder(embedding, self.encoder_blocks(count, positions), self.final_norm())
 
     def decoder(
-        self, embedding: Embedding, count: int, positions: AttentionPositions | None = None, cross: bool = False
+        self,
+        embedding: Embedding | ValueEmbedding,
+        count: int,
+        positions: AttentionPositions | None = None,
+        cross: bool = False,
     ) -> Decoder:
         """Decoder blocks between an embedding and the final norm."""
         return Decoder(embedding, self.decoder_blocks(count, positions, cross), self.final_norm())

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.checks import check_positive, check_tokens
 from glassformer.parts.dropout import Dropout
-from glassformer.parts.observing import Observer
+from glassformer.parts.observing import Axes, Observer, axes
 from glassformer.parts.positions import EmbeddingPositions, NoPositions, Position
 
 
@@ -45,6 +45,10 @@ class Embedding(nn.Module):
         self.positions = NoPositions() if positions is None else positions
         self.norm = nn.Identity() if norm is None else norm
         self.dropout = Dropout(dropout)
+
+    def reads(self) -> dict[str, Axes]:
+        """What passes before anything is embedded."""
+        return {"tokens": axes(token=None)}
 
     def check(self, tokens: Tensor, what: str = "tokens", anywhere: bool = False) -> None:
         """Refuse what is no table of tokens of this vocabulary."""

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, GlassformerError
 from glassformer.parts.linears import LinearPart, Model, swap_linears
-from glassformer.parts.lora import merged
+from glassformer.parts.lora import merged, using
 
 PACKED_LEAST = 2**20  # weights: with fewer, PyTorch's own kernels are as fast
 QUANTISED_LEAST = 2**18  # weights: with fewer, rounding takes longer than it saves
@@ -123,6 +123,13 @@ def together(x: Tensor, *parts: nn.Module) -> list[Tensor]:
         return [part(x) for part in parts]
     whole = _rounded(x)
     return [part.multiply(*whole) if isinstance(part, Int8Linear) else part(x) for part in parts]
+
+
+def weights_state(model: nn.Module) -> tuple[object, ...]:
+    """Which weights a model has, and how often each was changed: equal as long as a packed copy is up to date."""
+    weights = (*model.parameters(), *model.buffers())
+    versions = ((id(each), each.data_ptr(), 0 if each.is_inference() else each._version) for each in weights)
+    return id(model), tuple(versions), using(model)
 
 
 def pack(model: Model) -> Model:

@@ -24,6 +24,7 @@ from glassformer.parts.embeddings import Embedding
 from glassformer.parts.masks import Mask
 from glassformer.parts.observing import Axes, Observable, Watcher
 from glassformer.parts.recurrent import Recurrent, State
+from glassformer.parts.values import ValueEmbedding
 
 
 class Reading(NamedTuple):
@@ -54,9 +55,11 @@ def the_end(reading: Reading) -> Tensor:
 class RecurrentEncoder(Observable):
     """Embedding, recurrent layers, dropout; `give` says what of their reading is asked for."""
 
+    embedding: Any  # of tokens, of values
+
     def __init__(
         self,
-        embedding: Embedding,
+        embedding: Embedding | ValueEmbedding,
         layers: Recurrent,
         dropout: float = 0.0,
         give: Callable[[Reading], Any] = everything,
@@ -66,7 +69,7 @@ class RecurrentEncoder(Observable):
 
     def forward(self, tokens: Tensor, mask: Mask | None = None) -> Any:
         """Tokens (B, S) read in their order, those only that the mask says are real."""
-        real = None if mask is None or mask.real is None else mask.real.expand(tokens.shape)
+        real = None if mask is None or mask.real is None else mask.real.expand(tokens.shape[:2])
         y, state = self.layers(embed(self, tokens), real)
         ways = self.layers.directions
         joined = tuple(each.unflatten(0, (-1, ways)).transpose(1, 2).flatten(2) for each in state)  # (L, B, D)

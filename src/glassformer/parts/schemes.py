@@ -71,3 +71,6 @@ Positions = Annotated[
     Scheme,
     Named(sinusoidal=sinusoidal, learned=learned, rotary=rotary, alibi=alibi, relative=relative, none=unordered),
 ]
+FramePositions = Annotated[  # of the images of a film: what works inside attention counts tokens, not images
+    Scheme, Named(learned=learned, sinusoidal=sinusoidal, none=unordered)
+]

@@ -111,7 +111,10 @@ RULES: list[tuple[tuple[str, ...], Reason]] = [
         lambda recipe: None if recipe.decode.temperature > 0 else "decode.temperature is 0: no token is drawn",
     ),
     (("tokenizer.*",), _checkpoint),
-    (("tokenizer.kind", "tokenizer.vocabulary", "tokenizer.lowercase", "tokenizer.sample"), _given_tokenizer),
+    (
+        ("tokenizer.kind", "tokenizer.vocabulary", "tokenizer.lowercase", "tokenizer.contractions", "tokenizer.sample"),
+        _given_tokenizer,
+    ),
     (
         ("tokenizer.vocabulary", "tokenizer.sample"),
         lambda recipe: "bytes are a fixed vocabulary" if recipe.tokenizer.kind == "byte" else None,
@@ -119,6 +122,7 @@ RULES: list[tuple[tuple[str, ...], Reason]] = [
     (("data.views", "tokenizer.dropout"), _never_varied),
     (("data.views",), _same_views),
     (("tokenizer.dropout",), _unless("tokenizer.kind", "bpe")),
+    (("tokenizer.contractions",), _unless("tokenizer.kind", "word")),
     (
         ("train.consistency",),
         lambda recipe: None if recipe.task.answer == "target" else "it needs a task whose models write a target",
@@ -126,7 +130,7 @@ RULES: list[tuple[tuple[str, ...], Reason]] = [
     (("data.valid",), _own_split("valid")),
     (("data.test",), _own_split("test")),
     (("data.seed",), _nothing_split_off),
-    (("look.*",), lambda recipe: None if recipe.task.tokenizers else "no texts are read, but images"),
+    (("look.*",), lambda recipe: None if recipe.task.tokenizers else "no texts are read"),
     (("look.every",), lambda recipe: None if recipe.look.texts else "look.texts names no text"),
 ]
 

@@ -67,7 +67,8 @@ def section_of(family: str, answer: str) -> type[Fresh]:
         else:
             kind, default = _strict(key, parameter.annotation), parameter.default
         fields[key] = (kind, Field(default, description=parameter.description))
-    base: type[Fresh] = FreshReader if "vocabulary" in function.parameters else Fresh
+    reads_tokens = "vocabulary" in function.parameters and "image" not in function.parameters
+    base: type[Fresh] = FreshReader if reads_tokens else Fresh
     made = create_model(f"{family}_model", __base__=base, __doc__=(function.__doc__ or "").split("\n")[0], **fields)
     made.named = named
     return made

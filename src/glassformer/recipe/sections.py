@@ -40,6 +40,7 @@ class Tokenizer(Section):
     vocabulary: Count = Field(8_000, description="tokens at most, special tokens included")
     joint: Switch = Field(True, description="one vocabulary for source and target")
     lowercase: Switch = Field(False, description="convert all text to lower case")
+    contractions: Switch = Field(False, description="word: “doesn't” is “does” and “n't”, “it's” is “it” and “'s”")
     dropout: Fraction = Field(
         0.0, description="BPE-dropout: the probability that a merge is left out, in training examples only"
     )
@@ -65,7 +66,7 @@ class Tune(Section):
 class Train(Section):
     """How the model is trained."""
 
-    steps: Count = Field(10_000, description="optimiser steps")
+    steps: Place = Field(10_000, description="optimiser steps; 0: the model is scored and kept as it is")
     tokens: Annotated[Whole, Field(ge=1, lt=10**15)] | None = Field(
         None, description="train on this many tokens, padding not counted, instead of train.steps"
     )

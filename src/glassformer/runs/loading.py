@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from glassformer.data.reading import read_examples_of
 from glassformer.errors import InputError
 from glassformer.interop import huggingface, load_lora
 from glassformer.interop import load as load_checkpoint
+from glassformer.interop.checkpoints import checkpoint_labels
 from glassformer.interop.generation import decode_keys
+from glassformer.interop.huggingface import KEPT
 from glassformer.interop.special_tokens import read_special_tokens
 from glassformer.models import EncoderDecoder
 from glassformer.models.family import longest
@@ -24,11 +27,11 @@ from glassformer.runs.shipping import shipped
 from glassformer.tasks.labels import number_of
 from glassformer.tasks.run import Run
 from glassformer.tasks.task import Task
-from glassformer.text import SpecialTokens
 from glassformer.training import resolve
-from glassformer.writing import IMPORT
+from glassformer.writing import IMPORT, read_json
 
 UNLIMITED = 2**31 - 1
+LABELLED = ("classes", "tags", "image-classes")  # answers that have labels
 
 
 def load(
@@ -65,25 +68,31 @@ def _imported(path: Path) -> Run:
     """A checkpoint from elsewhere in use. Texts are read as they are: its tokenizer does what is needed."""
     check_whole(path)
     model = load_checkpoint(path)
-    task = _task_for(model, str(path))
+    kept = read_json(path / KEPT, dict[str, dict[str, Any]]) if (path / KEPT).is_file() else {}
+    task = _task_for(model, str(path), kept.get("task"))
     special = read_special_tokens(path) if task.writes else None
-    assets = Assets(huggingface.read_tokenizers(path), special_tokens=special)
+    labels = checkpoint_labels(path) if task.answer in LABELLED else []
+    tokenizers = huggingface.read_tokenizers(path) if task.tokenizers else ()
+    assets = Assets(tokenizers, labels, special_tokens=special)
     decode = decode_keys(path, isinstance(model, EncoderDecoder)) if task.writes else {}
-    run: Run = task.Run(_recipe(task, model, Decode(**decode)), model, assets, path)
+    run: Run = task.Run(_recipe(task, model, Decode(**decode), kept.get("data")), model, assets, path)
     return run
 
 
-def _task_for(model: nn.Module, name: str) -> Task:
-    """The task that a checkpoint's model can be used for."""
+def _task_for(model: nn.Module, name: str, options: Mapping[str, Any] | None = None) -> Task:
+    """The task that a checkpoint's model can be used for, with some options."""
     for kind, task in TASKS.items():
         if task.adopts(model):
-            return task(kind=kind)  # type: ignore[no-any-return]
+            return task(kind=kind, **options or {})  # type: ignore[no-any-return]
     raise InputError(f"{name}: no task can use this model: use it from Python, with glassformer.interop.load")
 
 
-def _recipe(task: Task, model: nn.Module, decode: Decode) -> Recipe:
+def _recipe(task: Task, model: nn.Module, decode: Decode, kept: Mapping[str, Any] | None = None) -> Recipe:
     """What a recipe would say of a model that was not trained by one."""
-    data = Data(normalise="none", strip=False, max_tokens=longest(model.blueprint) or UNLIMITED)  # type: ignore[arg-type]
+    most = longest(model.blueprint) or UNLIMITED  # type: ignore[arg-type]
+    if kept and "max_tokens" in kept:
+        most = min(most, int(kept["max_tokens"]))
+    data = Data(normalise="none", strip=False, max_tokens=most)
     nothing: Any = None
     return Recipe.model_construct(
         title="", task=task, source=nothing, data=data, model=nothing, decode=decode, train=Train()
@@ -96,10 +105,10 @@ def import_run(source: str | Path, folder: Path, force: bool = False) -> Run:
     Only with `force` is something written over.
     """
 
-    def choose(checkpoint: huggingface.Checkpoint) -> SpecialTokens | None:
+    def choose(checkpoint: huggingface.Checkpoint) -> huggingface.Chosen:
         task = _task_for(checkpoint.model, str(source))
         check_finite(checkpoint.model, source)
-        return task.imported(checkpoint)
+        return task.imported(checkpoint), task.kept_of(checkpoint)
 
     huggingface.import_checkpoint(source, folder, force, choose)
     return load(folder, "cpu")
@@ -124,6 +133,7 @@ def examples_in(path: Path, run: Run) -> list[Any]:
         found.append(example)
     if report.examples:
         raise InputError(report.examples[0])
-    if not found:
+    scorable: list[Any] = run.task.scorable(found, run.assets)
+    if not scorable:
         raise InputError(f"{path}: holds no example")
-    return found
+    return scorable

@@ -73,6 +73,19 @@ def read_looks(folder: Path) -> list[tuple[int, Trace]]:
     return found
 
 
+def look_steps(folder: Path) -> list[int]:
+    """The steps at which a run was looked at; a training under way adds more."""
+    return [step for step, _ in _files(folder / FOLDER)]
+
+
+def read_look(folder: Path, step: int) -> Trace:
+    """The look of one step."""
+    if step not in (steps := look_steps(folder)):
+        known = f"there is {', '.join(map(str, steps[:10]))}{' and more' * (len(steps) > 10)}" if steps else "none was"
+        raise InputError(f"no look was taken at step {step}: {known}")
+    return load_trace(folder / FOLDER / f"{step}.trace")
+
+
 def _files(folder: Path) -> list[tuple[int, Path]]:
     """The files of looks, in the order of their steps."""
     return sorted((int(path.stem), path) for path in folder.glob("*.trace") if path.stem.isdecimal())

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from glassformer.errors import TrainingError
+from glassformer.errors import RunError, TrainingError
 from glassformer.runs.board import Board, open_board
 from glassformer.tasks.run import Run
 from glassformer.writing import write_text
 
 METRICS = "metrics.jsonl"
+CHECKED = 1024  # bytes before a cursor that must be as they were
 Log = Callable[[dict[str, Any]], None]
 RECORD = TypeAdapter(dict[str, int | float | None])
 
@@ -74,8 +77,52 @@ def recording(folder: Path, after: int, listener: Log) -> Iterator[Recorder]:
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """All measurements of a run, in their order, but for lines that were cut off or damaged."""
-    path, records = folder / METRICS, list[dict[str, Any]]()
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []:
+    path = folder / METRICS
+    return _records(path.read_bytes()) if path.exists() else []
+
+
+@dataclass(frozen=True)
+class NewMetrics:
+    """The measurements of a run since a cursor, the next cursor, and whether all before are to be forgotten."""
+
+    records: list[dict[str, Any]]
+    cursor: str
+    anew: bool
+
+
+def new_metrics(folder: Path, cursor: str = "") -> NewMetrics:
+    """What a run has measured since the last time; it may be in training, and a line half written.
+
+    A cursor is a place in the file and a checksum of what stands before it: a training that goes on from a checkpoint
+    writes the file anew, and then everything is read again. Without a cursor, all is read.
+    """
+    path = folder / METRICS
+    place, _, check = cursor.partition("-")
+    begin = int(place) if place.isdecimal() else 0
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, begin - CHECKED))
+            before = file.read(min(begin, CHECKED))
+            anew = not begin or _checksum(before) != check
+            if anew:
+                file.seek(0)
+                begin, before = 0, b""
+            data = file.read()
+    except FileNotFoundError:
+        return NewMetrics([], "", anew=True)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror}") from None
+    data = data[: data.rfind(b"\n") + 1]
+    return NewMetrics(_records(data), f"{begin + len(data)}-{_checksum((before + data)[-CHECKED:])}", anew)
+
+
+def _checksum(data: bytes) -> str:
+    return f"{zlib.crc32(data):08x}"
+
+
+def _records(data: bytes) -> list[dict[str, Any]]:
+    records = list[dict[str, Any]]()
+    for line in data.decode("utf-8", errors="replace").split("\n"):
         with suppress(ValidationError):
             records.append({"step": 0, **RECORD.validate_json(line, strict=True)})
     return records

@@ -5,11 +5,9 @@ A section whose facts are missing is left out, or says in a sentence what is mis
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -23,14 +21,13 @@ from glassformer.recipe import Recipe
 from glassformer.runs.folder import DATA, ENVIRONMENT, RECIPE, WEIGHTS
 from glassformer.runs.metrics import read_metrics
 from glassformer.tasks.run import Evaluation, Progress, Run
-from glassformer.tasks.showing import Sample, shortened
+from glassformer.tasks.showing import Sample, differences, shortened
 from glassformer.training import Checkpoints
 from glassformer.writing import read_json, write_text
 
 REPORT = "report.html"
 SCORED = 1000  # test examples at most
 READ, WRITTEN = 300, 600  # characters of an input and of an output in an example
-COMPARED = 2000  # words, or letters, of which differences are looked for
 Bar = Callable[[str, int], AbstractContextManager[Progress | None]]
 
 
@@ -128,7 +125,8 @@ class Report:
         if not records:
             return
         with chart_style():
-            picture = pages.svg(loss_figure(records), "loss", "the loss and the scores of validation by step")
+            figure = loss_figure(records, unit=self.recipe.task.loss_unit)
+            picture = pages.svg(figure, "loss", "the loss and the scores of validation by step")
         yield _figure(picture, "The loss, and the scores of validation. The thin line is what training minimises.")
 
     def _examples(self) -> Iterator[str]:
@@ -171,7 +169,7 @@ def _facts(folder: Path, recipe: Recipe, run: Run | None, records: list[dict[str
         if isinstance(kept.get(split), int):
             facts[f"{split} examples"] = f"{kept[split]:,}"
     if "tokens" in last:
-        facts["tokens trained on" if recipe.task.tokenizers else "images trained on"] = f"{last['tokens']:,}"
+        facts[f"{recipe.task.counted_in} trained on"] = f"{last['tokens']:,}"
     if records:
         facts["steps"] = f"{last['step']:,}"
     if "elapsed" in last:
@@ -224,19 +222,8 @@ def _samples(samples: Sequence[Sample]) -> str:
 
 def marked(text: str, other: str, whole: bool = False) -> str:
     """A text as HTML in which that is marked which another text does not have: words, or letters of a single word."""
-    pieces, others = ([each] if whole else _pieces(each, text, other) for each in (text, other))
-    if max(len(pieces), len(others)) > COMPARED:
-        return escape(text)
-    found = []
-    for same, begin, end, _, _ in SequenceMatcher(None, pieces, others, autojunk=False).get_opcodes():
-        part = escape("".join(pieces[begin:end]))
-        found.append(part if same == "equal" or not part else f"<mark>{part}</mark>")
-    return "".join(found)
-
-
-def _pieces(text: str, *both: str) -> list[str]:
-    """What is compared of a text: its words and the spaces between; of two texts of one word, the letters."""
-    return re.findall(r"\s+|\S+", text) if any(len(each.split()) > 1 for each in both) else list(text)
+    pieces = differences(text, other, whole)
+    return "".join(f"<mark>{escape(piece)}</mark>" if lacking else escape(piece) for piece, lacking in pieces)
 
 
 def _figure(picture: str, caption: str) -> str:

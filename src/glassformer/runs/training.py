@@ -20,7 +20,7 @@ from glassformer.evaluation import drawn
 from glassformer.interop import save_lora
 from glassformer.models.family import blueprint_of
 from glassformer.parts import adapt, merged
-from glassformer.recipe import Recipe, Tune, same, with_absolute_paths
+from glassformer.recipe import Recipe, Tune, same, with_absolute_paths, without_effect
 from glassformer.runs import folder as files
 from glassformer.runs.building import build, prepare_corpus
 from glassformer.runs.embedding import fill
@@ -77,7 +77,10 @@ def train(
         if not len(rows):
             raise DataError(f"no example is left to train on: {corpus.report.sentence()}")
         torch.manual_seed(recipe.train.seed)
-        model = _tuned(build(recipe, corpus.assets), recipe.tune)
+        model = build(recipe, corpus.assets)
+        if recipe.pretrained is None:
+            recipe.task.begin(model, corpus)
+        model = _tuned(model, recipe.tune)
         _check_beam(recipe, model)
         looks = (
             Looks(recipe.task.Run(recipe, model, corpus.assets, out), recipe.look.texts) if recipe.look.texts else None
@@ -242,7 +245,7 @@ def _check_beam(recipe: Recipe, model: nn.Module) -> None:
     """Refuse a search for more outputs at a time than there are tokens."""
     arguments = blueprint_of(model).arguments
     most = arguments.get("target_vocabulary") or arguments.get("vocabulary")
-    if recipe.task.writes and most is not None and recipe.decode.beam > most:
+    if most is not None and recipe.decode.beam > most and "decode.beam" not in without_effect(recipe):
         raise ConfigurationError(f"decode.beam is {recipe.decode.beam}, but the vocabulary has {most} tokens: lower it")
 
 

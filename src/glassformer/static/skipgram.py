@@ -25,6 +25,7 @@ from glassformer.errors import ConfigurationError, InputError
 from glassformer.static.vectors import Vectors, make_vectors
 
 POWER = 0.75  # of the counts, for drawing negatives
+MOST, FEWEST, STEPS = 1024, 32, 2_000  # pairs in a batch at most and at least, and the steps that small texts get
 Progress = Callable[[int, int], None]  # done, of how many
 
 
@@ -44,6 +45,8 @@ class Settings:
         for name in ("width", "window", "negatives", "epochs", "least"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.sample <= 1:
+            raise ConfigurationError(f"sample must be from 0 to 1, not {self.sample}")
 
 
 class SkipGram(nn.Module):
@@ -67,11 +70,14 @@ class SkipGram(nn.Module):
 def skip_gram(
     sentences: Sequence[Sequence[str]],
     settings: Settings | None = None,
-    batch: int = 1024,
+    batch: int | None = None,
     rate: float = 0.025,
     progress: Progress | None = None,
 ) -> Vectors:
-    """Train a vector for each word on sentences; the same sentences and settings give the same vectors."""
+    """Train a vector for each word on sentences; the same sentences and settings give the same vectors.
+
+    Without a `batch`, small texts are learned in small batches: of few steps, all vectors would still point one way.
+    """
     chosen = settings or Settings()
     words, counts = counted(sentences, chosen.least)
     numbers = {word: number for number, word in enumerate(words)}
@@ -91,8 +97,9 @@ def skip_gram(
         centres, near = pairs(tokens[kept], sentence_of[kept], chosen.window, rng)
         order = torch.randperm(len(centres), generator=rng)
         learned += len(order)
-        for first in range(0, len(order), batch):
-            rows = order[first : first + batch]  # (B)
+        size = batch or min(MOST, max(FEWEST, len(order) * chosen.epochs // STEPS))
+        for first in range(0, len(order), size):
+            rows = order[first : first + size]  # (B)
             dots = torch.rand(len(rows), chosen.negatives, generator=rng, dtype=torch.float64)
             random = torch.searchsorted(drawn, dots).clamp_(max=len(words) - 1)  # (B, K)
             done = (epoch + (first + len(rows)) / len(order)) / chosen.epochs

@@ -72,8 +72,10 @@ class Suggestion:
     @property
     def epochs(self) -> float:
         """How often each training example is seen."""
-        rows = self.corpus.splits["train"]
-        return self.tokens / max(1, int(rows.lengths.sum()) if self.corpus.recipe.task.tokenizers else len(rows))
+        recipe, rows = self.corpus.recipe, self.corpus.splits["train"]
+        if 0 not in recipe.task.text_sides():  # images, or windows of series
+            rows = recipe.task.collator(recipe, self.corpus, torch.nn.Identity()).pairs
+        return self.tokens / max(1, int(rows.lengths.sum()))
 
     @property
     def steps(self) -> int:
@@ -109,7 +111,7 @@ def suggest(found: Recognised, minutes: float, stage: Stage | None = None) -> Su
     table = start(found, rows, minutes)
     corpus = prepare_corpus(with_absolute_paths(make_recipe(table), Path.cwd()), tell)
     title, tried = _title(found, rows), list[Tried]()
-    if TASKS[found.task].tokenizers:
+    if 0 in TASKS[found.task].text_sides():
         tried = _try_sizes(found.task, table, corpus, tell)
         best = max(tried, key=lambda each: each.score)
         made = Suggestion(title, table, corpus, best.speed, tried)
@@ -192,7 +194,8 @@ def _batches() -> tuple[int, int]:
 def _title(found: Recognised, rows: int) -> str:
     """What it does, how much there is to learn from, and where."""
     languages = [each for each in found.languages if each is not None]
-    what = " → ".join(languages) if len(languages) == 2 else found.task.replace("-", " ")
+    translated = len(languages) == 2 and 0 in TASKS[found.task].text_sides()
+    what = " → ".join(languages) if translated else found.task.replace("-", " ")
     path = found.source["train" if "train" in found.source else "path"]
     return f"{what}, {rows:,} rows of {Path(path if isinstance(path, str) else path[0]).name}"
 

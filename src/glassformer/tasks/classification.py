@@ -23,6 +23,7 @@ from glassformer.data.preparing import SAMPLE
 from glassformer.errors import InputError
 from glassformer.evaluation import BASELINE, ClassScores, baseline
 from glassformer.recipe import Recipe
+from glassformer.tasks.encoding import TextEncoder
 from glassformer.tasks.gathering import TextBatch, TextCollator
 from glassformer.tasks.labels import (
     REPEATED,
@@ -37,7 +38,7 @@ from glassformer.tasks.losses import class_loss
 from glassformer.tasks.protocol import Learner, Loss
 from glassformer.tasks.run import Progress, Run, check_list, in_batches
 from glassformer.tasks.showing import WIDEST
-from glassformer.tasks.task import Task
+from glassformer.tasks.task import Task, encodes_for
 
 Text = str | Sequence[str]  # one text, or two that are read together
 LONG_LABEL = 40  # characters beyond which it is hardly a label
@@ -57,7 +58,7 @@ def classification_loss(learner: Learner, batch: TextBatch) -> Tensor:
     return class_loss(logits, batch.labels, learner.smoothing)
 
 
-class Classifier(Labeller):
+class Classifier(Labeller, TextEncoder):
     """A trained model that classifies texts: `run.classify(["what a film!"])`."""
 
     opens_with: ClassVar[str] = "AutoModelForSequenceClassification and AutoTokenizer (with truncation=True)"
@@ -100,9 +101,9 @@ class Classifier(Labeller):
         return found, cut
 
     @property
-    def texts(self) -> int:
-        """How many texts are read together: one, or two."""
-        return int(self.recipe.source.columns_read()) - 1
+    def texts(self) -> int | None:
+        """How many texts are read together: one, or two; None: an imported model does not say."""
+        return None if self.recipe.source is None else int(self.recipe.source.columns_read()) - 1
 
     def _framed(self, texts: Sequence[Text]) -> tuple[list[list[int]], list[int]]:
         """The tokens of each text, and which texts were cut."""
@@ -111,22 +112,27 @@ class Classifier(Labeller):
 
     def _checked(self, text: Text) -> list[str]:
         parts = _parts(text)
-        if len(parts) != self.texts:
+        if len(parts) != (self.texts or min(len(parts), 2)):
             wanted = "one text at a time" if self.texts == 1 else "pairs of texts, (first, second)"
             raise InputError(f"this run has learned from {wanted}, not {len(parts)} together as in {text!r}")
         if not all(part.strip() for part in parts):
             raise InputError(f"there is nothing to classify in {text!r}")
         return [self.normalised(part) for part in parts]
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return ("text",) if self.texts == 1 else ("first text", "second text")
+
     def item(self, text: str) -> Text:
         """The text, or the two with a tab between that the run reads together."""
-        parts = tuple(text.split("\t", self.texts - 1)) if self.texts > 1 else tuple(text.split("\t"))
-        if len(parts) != self.texts:
+        most = self.texts or 2
+        parts = tuple(text.split("\t", most - 1)) if most > 1 else tuple(text.split("\t"))
+        if self.texts is not None and len(parts) != self.texts:
             expected = "one text, without a tab" if self.texts == 1 else "two texts with a tab between"
             raise InputError(f"this run was trained on {expected}: found {len(parts)}")
         if not all(part.strip() for part in parts):
             raise InputError(f"the {'second' if parts[0].strip() else 'first'} text is empty")
-        return parts if self.texts > 1 else text
+        return parts if len(parts) > 1 else text
 
     def cuts(self, text: Text) -> bool:
         return bool(self._framed([text])[1])
@@ -207,3 +213,8 @@ class ClassificationTask(Task):
 
     def collator(self, recipe: Recipe, corpus: Corpus, model: nn.Module) -> TextCollator:
         return TextCollator.of(corpus, model)
+
+    @classmethod
+    def adopts(cls, model: nn.Module) -> bool:
+        """An encoder with a head for whole texts."""
+        return encodes_for(model, cls.answer)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -115,14 +116,18 @@ class Denoiser(GapFiller[DocumentEvaluation], SourceReader):
     def restore(self, texts: Sequence[str], progress: Progress | None = None) -> list[str]:
         """Each text with what the model writes in place of `<extra_id_0>`, `<extra_id_1>` and so on."""
         check_list(texts, "restore")
-        rows = [self.read_gaps(text) for text in texts]
-        found = self.outputs(rows, [self.limits] * len(rows), progress=progress)
-        return [self._filled(text, ids, best.tokens) for text, ids, (best, *_) in zip(texts, rows, found, strict=True)]
+        return [each.text for each in self.fill(texts, progress=progress)]
 
     def fill(self, texts: Sequence[str], top: int = 5, progress: Progress | None = None) -> list[Filled]:
         """The same; there is one filling for each gap, whatever `top` is, and no list of likely words."""
         check_list(texts, "fill")
-        return [Filled(text, []) for text in self.restore(texts, progress)]
+        rows = [self.read_gaps(text) for text in texts]
+        found = self.outputs(rows, [self.limits] * len(rows), progress=progress)
+        filled = []
+        for text, ids, (best, *_) in zip(texts, rows, found, strict=True):
+            parts = self._filled(text, ids, best.tokens)
+            filled.append(Filled("".join(parts), [], parts))
+        return filled
 
     def read(self, text: str) -> list[int]:
         """A text as the tokens that the model reads, with sentinels in its gaps."""
@@ -132,18 +137,22 @@ class Denoiser(GapFiller[DocumentEvaluation], SourceReader):
     def names(self) -> dict[str, int]:
         return {SENTINEL.format(number): token for number, token in enumerate(self.tokenizer.sentinels)}
 
-    def _filled(self, text: str, ids: list[int], written: list[int]) -> str:
-        """A text with what was written for its gaps; all else stays as it is."""
+    def _filled(self, text: str, ids: list[int], written: list[int]) -> list[str]:
+        """A text in parts, every other one of which was written for a gap; all else stays as it is."""
         names, spans = self.names, spans_of(written, self.tokenizer.sentinels)
         gaps = [spans.get(token, []) for token in ids if token in names.values()]
-        return self.tokenizer.filled(self.normalised(text), names, gaps)
+        return self.tokenizer.filled_parts(self.normalised(text), names, gaps)
 
     def corrupted(self, text: str) -> str:
         """A text with spans cut out, as in training; one of fewer than two tokens stays whole."""
         ids = self.tokenizer.encode(self.normalised(text))[: self.recipe.data.max_tokens]
         source, _ = self.task.corruption(self.tokenizer)(ids, np.random.default_rng(SEED))
-        names = {token: name for name, token in self.names.items()}
-        return "".join(names.get(token) or self.tokenizer.decode([token]) for token in source)
+        names, text = {token: name for name, token in self.names.items()}, ""
+        for hidden, run in groupby(source, lambda token: token in names):
+            tokens = list(run)
+            shown = self.tokenizer.part(tokens) if text else self.tokenizer.decode(tokens)
+            text += "".join(names[token] for token in tokens) if hidden else shown
+        return text
 
     @torch.inference_mode()
     def measured(self, examples: Sequence[tuple[Any, ...]], progress: Progress | None = None) -> DocumentEvaluation:
@@ -155,7 +164,7 @@ class Denoiser(GapFiller[DocumentEvaluation], SourceReader):
         return DocumentEvaluation.of(np.concatenate(found, axis=1), len(examples))
 
     def output_text(self, text: str, written: list[int]) -> str:
-        return self._filled(text, self.read(text), written)
+        return "".join(self._filled(text, self.read(text), written))
 
     def gapped(self, examples: Sequence[tuple[Any, ...]]) -> Iterator[str]:
         """Documents with spans cut out; those of fewer than two tokens are left out."""
@@ -191,9 +200,9 @@ class CorruptionTask(DocumentTask):
     def add_special_tokens(self, tokenizer: Tokenizer) -> None:
         tokenizer.add_sentinels()
 
-    def predicts(self, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
+    def keeps(self, tokenizer: Tokenizer) -> Callable[[Sequence[int]], bool]:
         """One token is cut out, another is left."""
-        return len(ids) >= self.least
+        return lambda ids: len(ids) >= self.least
 
     def corruption(self, tokenizer: Tokenizer) -> Corrupt:
         """What makes source and target of a text, by a tokenizer's sentinels and the end that it puts after a text."""
@@ -212,7 +221,7 @@ class CorruptionTask(DocumentTask):
 
     def encoder(self, context: Context) -> Encode:
         """Documents in pieces within the limit, of at least two tokens: fewer cannot be cut."""
-        return DocumentEncoder(context.tokenizer, context.max_tokens, framed=False, least=self.least)
+        return DocumentEncoder(context.tokenizer, context.max_tokens, False, self.keeps(context.tokenizer))
 
     def collate(self, rows: Rows, tokenizer: Tokenizer) -> CorruptCollator:
         return CorruptCollator(rows, tokenizer, self.corruption(tokenizer))

@@ -64,12 +64,13 @@ class DocumentTask(Task):
 
     def scorable(self, examples: Sequence[Any], assets: Assets) -> list[Any]:
         """All documents, if one of them has a token to predict; else none."""
-        encoded = assets.tokenizers[0].encode_batch([example[0] for example in examples])
-        return [*examples] if any(self.predicts(ids, assets.tokenizers[0]) for ids in encoded) else []
+        tokenizer = assets.tokenizers[0]
+        keeps = self.keeps(tokenizer)
+        return [*examples] if any(keeps(tokenizer.encode(example[0])) for example in examples) else []
 
-    def predicts(self, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
-        """Whether there is something to predict in a text of these tokens."""
-        return bool(ids)
+    def keeps(self, tokenizer: Tokenizer) -> Callable[[Sequence[int]], bool]:
+        """What tells whether there is something to predict in a text of some tokens."""
+        return bool
 
     def collate(self, rows: Rows, tokenizer: Tokenizer) -> Collator[Any]:
         """What makes batches of any rows."""

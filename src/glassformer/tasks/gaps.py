@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from glassformer.data import Batches, Context, Document
 from glassformer.errors import InputError
 from glassformer.evaluation.choosing import spread
 from glassformer.evaluation.judging import Judged
+from glassformer.looking.trace import Trace
 from glassformer.tasks.documents import SAMPLES, DocumentEvaluation, judge_each
 from glassformer.tasks.run import Progress, Run, quoted
-from glassformer.tasks.showing import Sample
+from glassformer.tasks.showing import Likely, Part, Reply, Sample
 from glassformer.text import on_a_line
 
 Found = TypeVar("Found", bound=DocumentEvaluation)
@@ -33,6 +34,7 @@ class Filled:
 
     text: str
     gaps: list[list[Word]]
+    parts: list[str] = field(default_factory=list, compare=False)  # of the text: every other one fills a gap
 
 
 class GapFiller(Run, Generic[Found]):
@@ -65,7 +67,7 @@ class GapFiller(Run, Generic[Found]):
         ids = self.read(text)
         if not {*ids} & {*self.names.values()}:
             raise InputError(f"there is no gap in {quoted(text)}: write {self.gap} where {self.stands_for} missing")
-        return ids
+        return list(ids)
 
     def encoded(self, text: str, around: Sequence[int] = ()) -> list[int]:
         """The tokens of a text with gaps; they and those `around` must fit into the model."""
@@ -74,6 +76,22 @@ class GapFiller(Run, Generic[Found]):
             special = " with start and end" if around else ""
             raise InputError(f"{quoted(text)} has {count} tokens{special}: the model reads {most}")
         return ids
+
+    def reply(self, text: str, trace: Trace) -> Reply:
+        """The text with its gaps filled, and what else might stand in each; one without a gap is only read."""
+        if not {*self.read(text)} & {*self.names.values()}:
+            return Reply((Part(text),), note=f"There is no gap: write {self.gap} where {self.stands_for} missing.")
+        filled = self.fill([text])[0]
+        parts = []
+        for number, piece in enumerate(filled.parts):
+            gap, of_gap = divmod(number, 2)
+            words = filled.gaps[gap] if of_gap and gap < len(filled.gaps) else []
+            likely = tuple(Likely(on_a_line(each.word), each.probability) for each in words)
+            parts.append(Part(piece, marked=bool(of_gap), likely=likely))
+        return Reply(tuple(part for part in parts if part.text or part.marked))
+
+    def suggestion(self, example: tuple[Any, ...]) -> str | None:
+        return next((" ".join(text.split()) for text in self.gapped([example])), None)
 
     def evaluate(self, examples: Sequence[tuple[Any, ...]], progress: Progress | None = None) -> Found:
         """Hide something of some documents, always the same, and predict it."""

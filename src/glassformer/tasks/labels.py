@@ -5,11 +5,12 @@ B examples, C classes, P predictions for an example
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,8 +23,9 @@ from glassformer.evaluation.bootstrap import Statistic
 from glassformer.evaluation.classes import Predictions
 from glassformer.evaluation.judging import Judged, accuracy
 from glassformer.looking.figures import confusion_figure
+from glassformer.looking.trace import Trace
 from glassformer.tasks.run import Evaluation, Progress, Run
-from glassformer.tasks.showing import Picture, Sample, Score
+from glassformer.tasks.showing import Likely, Picture, Reply, Sample, Score
 
 REPEATED = 5  # how often each label or tag occurs in a table, on average, at least
 
@@ -123,17 +125,27 @@ class ClassEvaluation(LabelEvaluation):
 class Labeller(Run):
     """What the runs that classify texts or images have in common."""
 
+    answers_at: ClassVar[int | None] = 0  # the start token, or the class token
+
     def judge(self, examples: Sequence[Any], progress: Progress | None = None) -> Judged:
         """Whether each label is predicted; one that was not in training cannot be."""
-        known = [row for row, example in enumerate(examples) if example[1] in self.labels]
+        labels = [self.label_of(example) for example in examples]
+        known = [row for row, label in enumerate(labels) if label in self.labels]
         found: Any = self.evaluate([examples[row] for row in known], progress) if known else None
         predicted = dict(zip(known, found.answers, strict=True)) if known else {}
-        return accuracy(
-            [float(row in predicted and predicted[row].label == label) for row, (_, label, *_) in enumerate(examples)]
-        )
+        return accuracy([float(row in predicted and predicted[row].label == label) for row, label in enumerate(labels)])
 
     def output_of(self, text: Any) -> str:
         return self.classify([text])[0].label
+
+    def reply(self, text: Any, trace: Trace) -> Reply:
+        """The label, and how likely each one is."""
+        found = self.classify([text])[0]
+        return Reply(labels=tuple(itertools.starmap(Likely, found.probabilities.items())))
+
+    def label_of(self, example: Any) -> str:
+        """The true label of an example."""
+        return str(example[1])
 
     def name_of(self, example: Any) -> str:
         """An example in a line."""
@@ -147,7 +159,7 @@ class Labeller(Run):
         """Examples and their predicted labels, with the true ones."""
         made = []
         for row in self.rows_shown(examples):
-            answer, label = found.answers[row], examples[row][1]
+            answer, label = found.answers[row], self.label_of(examples[row])
             made.append(
                 Sample(
                     self.name_of(examples[row]),

@@ -29,8 +29,12 @@ from glassformer.evaluation import perplexity
 from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import Judged
 from glassformer.evaluation.metrics import perplexities
+from glassformer.looking.points import Names, Numbers
+from glassformer.looking.recording import record
+from glassformer.looking.trace import Trace
 from glassformer.models import DecoderOnly
 from glassformer.recipe import Recipe
+from glassformer.tasks.choosing import Chosen, choose
 from glassformer.tasks.documents import (
     SAMPLES,
     UNUSED,
@@ -43,7 +47,7 @@ from glassformer.tasks.gathering import TokenBatch, gathered, token_loss
 from glassformer.tasks.losses import row_losses
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, by_length, check_list, quoted
-from glassformer.tasks.showing import Sample, Score, one_line
+from glassformer.tasks.showing import Part, Reply, Sample, Score, one_line
 from glassformer.tasks.writing import Output, Writer, output, pieces
 from glassformer.text import SpecialTokens, own_special_tokens
 
@@ -145,6 +149,7 @@ class LanguageModel(Writer):
     """A trained language model: `run.generate(["Once upon a time"])`."""
 
     attention_kind: ClassVar[str] = "decoder.self"
+    extends: ClassVar[bool] = True
     opens_with: ClassVar[str] = "AutoModelForCausalLM and AutoTokenizer"
     exports: ClassVar[dict[str, Any]] = {"frame": "start"}  # the tokenizer puts the start before a text
 
@@ -171,6 +176,11 @@ class LanguageModel(Writer):
         ids = self._prompt(text)
         return pieces(self.streamed(ids, self._room(len(ids), length), sampler), self.tokenizer, ids)
 
+    def choose(self, prompts: Sequence[str], choices: Sequence[str], progress: Progress | None = None) -> list[Chosen]:
+        check_list(prompts, "choose")
+        check_list(choices, "choose")
+        return choose(self, prompts, choices, progress)
+
     def check(self, prompt: str) -> str:
         """The prompt, if the model has room for it and for something more."""
         self._room(len(self._prompt(prompt)), None)
@@ -181,6 +191,39 @@ class LanguageModel(Writer):
         if last is not None and len(ids) > last:
             raise InputError(f"{quoted(text)} has {len(ids)} tokens: the model reads {last}")
         return ids
+
+    def look(
+        self,
+        text: Any,
+        keep: Names | None = None,
+        layers: Numbers | None = None,
+        heads: Numbers | None = None,
+        length: int = 0,
+    ) -> Trace:
+        """What happens inside the model while it reads a text, and at most `length` tokens that it has written then.
+
+        All is read at once, which gives the same numbers as step by step. Other arguments are those of `gf.record`.
+        """
+        if not length:
+            return super().look(text, keep, layers, heads)
+        ids = self.read_something(text)
+        ((found, *_),) = self.outputs([ids], [self._room(len(ids), length)])
+        whole = [*ids, *found.tokens]
+        read = whole if found.finished else whole[:-1]  # what was written last is not read any more
+        with record(self.model, keep, layers, heads) as trace, torch.inference_mode():
+            self.model(*self.inputs(torch.tensor([read], device=self.device)))
+        tokens = {"decoder": [self.tokenizer.tokens(read)], **self.spellings(trace)}
+        about = self.description(text, tokens, {"decoder": [self.tokenizer.words(read)]})
+        before, after = self.tokenizer.decode(ids), self.tokenizer.decode(whole)
+        return trace.described(replace(about, output=after.removeprefix(before)))
+
+    def reply(self, text: str, trace: Trace) -> Reply:
+        """The text, and what was written after it."""
+        written = (Part(trace.output, marked=True),) if trace.output else ()
+        return Reply((Part(text), *written))
+
+    def suggestion(self, example: tuple[Any, ...]) -> str | None:
+        return self._prompts([example])[0].strip() or None
 
     def _prompt(self, text: str) -> list[int]:
         """A prompt as tokens between the special ones; an empty prompt is the start token in any case."""
@@ -212,7 +255,7 @@ class LanguageModel(Writer):
         rows, done = [row for some in windows for row in some], 0
         nats = np.zeros(len(rows))
         for some in by_length([len(ids) for ids, _ in rows], self.recipe.train.batch_tokens):
-            nats[some] = self._nats([rows[row] for row in some])
+            nats[some] = self.nats([rows[row] for row in some])
             done += len(some)
             if progress is not None:
                 progress(done, len(rows))
@@ -229,8 +272,8 @@ class LanguageModel(Writer):
         for begin, end, seen in sliding(len(framed) - 1, self.recipe.data.max_tokens):
             yield framed[begin : end + 1], seen
 
-    def _nats(self, rows: list[tuple[list[int], int]]) -> Tensor:
-        """-log p of what is predicted in each of some windows, (B)."""
+    def nats(self, rows: Sequence[tuple[list[int], int]]) -> Tensor:
+        """-log p of what is predicted in each of some windows, (B), without that of so many tokens at its beginning."""
         tokens, keep = self.padded([ids for ids, _ in rows])  # (B, T)
         seen = torch.tensor([seen for _, seen in rows], device=tokens.device)
         places = torch.arange(tokens.shape[1] - 1, device=tokens.device)

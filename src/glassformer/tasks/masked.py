@@ -9,7 +9,7 @@ B texts in a batch, T length, D model width, V vocabulary, N gaps, or pieces of 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -23,14 +23,15 @@ from torch import Tensor, nn
 from glassformer.data import Context, Encode, Rows
 from glassformer.data.encoding import DocumentEncoder
 from glassformer.evaluation.bootstrap import Statistic, ratio
-from glassformer.models import EncoderOnly
 from glassformer.recipe.values import Fraction
 from glassformer.tasks.documents import UNUSED, DocumentEvaluation, DocumentTask, defaults_with
+from glassformer.tasks.encoding import TextEncoder
 from glassformer.tasks.gaps import Filled, GapFiller, Word
 from glassformer.tasks.gathering import Choice, TokenBatch, Tokens, both_sides, token_loss
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, check_list, in_batches
 from glassformer.tasks.showing import Score, one_line
+from glassformer.tasks.task import encodes_for
 from glassformer.text import MASKS, Tokenizer
 
 MASKED, REPLACED = 0.8, 0.1  # fractions of the chosen tokens; the others stay
@@ -103,7 +104,7 @@ class MaskedEvaluation(DocumentEvaluation):
         return [*super().table(), self.score("accuracy", self.accuracy, ".2%", unit=hidden)]
 
 
-class Filler(GapFiller[MaskedEvaluation]):
+class Filler(GapFiller[MaskedEvaluation], TextEncoder):
     """A trained model that predicts hidden words: `run.fill(["The [MASK] sat on the mat."])`."""
 
     opens_with: ClassVar[str] = "AutoModelForMaskedLM and AutoTokenizer"
@@ -152,7 +153,8 @@ class Filler(GapFiller[MaskedEvaluation]):
             [Word(self._word(token), value) for token, value in zip(*gap, strict=True) if value > 0]
             for gap in zip(order.tolist(), values.tolist(), strict=True)
         ]
-        return Filled(self.tokenizer.filled(self.normalised(text), self.names, order[:, :1].tolist()), gaps)
+        parts = self.tokenizer.filled_parts(self.normalised(text), self.names, order[:, :1].tolist())
+        return Filled("".join(parts), gaps, parts)
 
     def _word(self, token: int) -> str:
         """A token as a word: without the space that may come before it, unless it is nothing else."""
@@ -208,11 +210,12 @@ class MaskedTask(DocumentTask):
 
     def encoder(self, context: Context) -> Encode:
         """Documents in pieces within the limit, each with a start and an end."""
-        return DocumentEncoder(context.tokenizer, context.max_tokens, framed=True)
+        return DocumentEncoder(context.tokenizer, context.max_tokens, True, self.keeps(context.tokenizer))
 
-    def predicts(self, ids: Sequence[int], tokenizer: Tokenizer) -> bool:
-        """Special tokens, such as the unknown, are never hidden."""
-        return not tokenizer.special.issuperset(ids)
+    def keeps(self, tokenizer: Tokenizer) -> Callable[[Sequence[int]], bool]:
+        """Special tokens, such as the unknown, are never hidden: there must be others."""
+        special = tokenizer.special
+        return lambda ids: not special.issuperset(ids)
 
     def collate(self, rows: Rows, tokenizer: Tokenizer) -> MaskCollator:
         return MaskCollator(rows, tokenizer, self.mask_ratio)
@@ -220,5 +223,4 @@ class MaskedTask(DocumentTask):
     @classmethod
     def adopts(cls, model: nn.Module) -> bool:
         """An encoder with a head for words."""
-        blueprint: Any = getattr(model, "blueprint", None)
-        return isinstance(model, EncoderOnly) and blueprint is not None and blueprint.arguments.get("answer") == "words"
+        return encodes_for(model, cls.answer)

@@ -9,12 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 
 from glassformer.data import Assets, normalise
-from glassformer.data.examples import from_first_version, read_examples
+from glassformer.data.examples import Pixels, from_first_version, read_examples
 from glassformer.errors import ConfigurationError, InputError, RunError, TrainingError
 from glassformer.evaluation.bootstrap import Statistic, intervals
 from glassformer.evaluation.choosing import drawn, spread
@@ -26,19 +28,21 @@ from glassformer.looking.points import Names, Numbers
 from glassformer.looking.recording import record
 from glassformer.looking.sharpest import sharpest
 from glassformer.looking.style import save
-from glassformer.looking.trace import Description, Trace
+from glassformer.looking.trace import Description, Origin, Texts, Trace
 from glassformer.parts import pad
 from glassformer.recipe import Recipe
 from glassformer.tasks.gathering import segments_of, uses_segments
-from glassformer.tasks.showing import Picture, Sample, Score
+from glassformer.tasks.showing import Part, Picture, Reply, Sample, Score
 from glassformer.text import Tokenizer
 from glassformer.writing import damage
 
 if TYPE_CHECKING:
     from glassformer.decoding import Choose
     from glassformer.tasks.answering import Answer
+    from glassformer.tasks.choosing import Chosen
     from glassformer.tasks.gaps import Filled
     from glassformer.tasks.labels import Classified
+    from glassformer.tasks.series.forecaster import Forecast
     from glassformer.tasks.tagging import Tags
     from glassformer.tasks.writing import Output
 
@@ -98,9 +102,12 @@ class Run:
     """A run of any task. What it can do follows from what it was trained for; all else is refused in a sentence."""
 
     options: ClassVar[frozenset[str]] = frozenset()  # what `evaluate` takes beside examples: beam, int8, rouge
-    reads_images: ClassVar[bool] = False  # it reads files, and `evaluate` can leave some out and tell `complain` so
+    reads_files: ClassVar[bool] = False  # it reads files, not texts: what a command is given are their names
+    reads_images: ClassVar[bool] = False  # of files, images: `evaluate` can leave some out and tell `complain` so
     attention_kind: ClassVar[str] = "encoder.self"  # the attention that is shown first
     searches: ClassVar[bool] = False  # `look` takes a beam
+    extends: ClassVar[bool] = False  # `look` takes a length: what is written goes on where the text ends
+    answers_at: ClassVar[int | None] = None  # the token that the answer is read from; None: there is no single one
     opens_with: ClassVar[str] = ""  # the classes of `transformers` that open what is exported
     exports: ClassVar[dict[str, Any]] = {}  # what else `Exported` is told
 
@@ -245,6 +252,12 @@ class Run:
         """The best output for each text, in their order."""
         self._refuse("translate")
 
+    def caption(
+        self, images: Sequence[Any], beam: int | None = None, int8: bool = False, progress: Progress | None = None
+    ) -> list[Output]:
+        """The best caption of each image or film, in their order."""
+        self._refuse("write captions")
+
     def generate(
         self,
         prompts: Sequence[str],
@@ -255,6 +268,10 @@ class Run:
     ) -> list[Output]:
         """Each prompt and what follows it: what a `sampler` draws, what a `beam` finds, or as the recipe says."""
         self._refuse("generate")
+
+    def choose(self, prompts: Sequence[str], choices: Sequence[str], progress: Progress | None = None) -> list[Chosen]:
+        """Which of some continuations is the likeliest after each prompt."""
+        self._refuse("choose")
 
     def stream(self, text: str, sampler: Choose | None = None, length: int | None = None) -> Iterator[str]:
         """The output for one text, piece by piece as it is written."""
@@ -277,9 +294,31 @@ class Run:
         """The answer to each question, found in its context, in their order."""
         self._refuse("answer")
 
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: str | None = None,
+        normalised: bool | None = None,
+        progress: Progress | None = None,
+    ) -> NDArray[np.float32]:
+        """The vector of each text, (N, D): the mean of its tokens' or the first token's, of length 1 if normalised.
+
+        What is not given is as the task says; where it says nothing, the mean, of length 1.
+        """
+        self._refuse("embed texts")
+
+    def forecast(self, items: Sequence[Any], progress: Progress | None = None) -> list[Forecast]:
+        """What comes after each series: the name of a CSV file, a `Series`, or rows of numbers."""
+        self._refuse("forecast")
+
     def fill(self, texts: Sequence[str], top: int = 5, progress: Progress | None = None) -> list[Filled]:
         """Each text with its gaps filled, in their order."""
         self._refuse("fill gaps")
+
+    def refuse(self, verb: str) -> NoReturn:
+        """Say why the run does not do what one of these methods is for."""
+        getattr(self, verb)(*([[]] * (2 if verb == "choose" else 1)))
+        raise InputError(f"{self.path or 'this run'} does not {verb}")
 
     def can(self, verb: str) -> bool:
         """Whether the run does what one of these methods is for."""
@@ -294,11 +333,45 @@ class Run:
         """What is worked with, given in a line of text: the text itself, two texts, the name of an image."""
         return text
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What a page asks for: "text", "image", or the names of several texts."""
+        return ("image",) if self.reads_images else ("text",)
+
+    def from_page(self, text: str) -> Any:
+        """What is worked with, given by a page: several texts have tabs between; no file of this machine is read."""
+        if self.reads_files or self.reads_images:
+            raise InputError(f"runs for {self.task.kind} take nothing from a page: the task does not say how")
+        return self.item(text)
+
+    def suggestions(self, most: int = 5) -> list[str]:
+        """Held-out examples to try, short ones first, as `from_page` takes them; none, if none were kept."""
+        for split in reversed(HELD_OUT):
+            try:
+                examples = self.examples(split)
+            except (InputError, RunError):
+                continue
+            found = (self.suggestion(examples[row]) for row in self.rows_shown(examples, most))
+            return sorted({text for text in found if text is not None}, key=lambda text: (len(text), text))
+        return []
+
+    def suggestion(self, example: Any) -> str | None:
+        """What is read of an example, as `from_page` takes it; None: there is nothing to read."""
+        return "\t".join(" ".join(text.split()) for text in self.task.texts(example, 0)) or None
+
+    def picture(self, text: Any) -> Pixels | None:
+        """The image that the model reads, (S, S, C), if it reads one."""
+        return None
+
+    def reply(self, text: Any, trace: Trace) -> Reply:
+        """What the run answers to a text that was looked at, as a page shows it."""
+        return Reply((Part(trace.output, marked=True),) if trace.output else ())
+
     def cuts(self, text: Any) -> bool:
         """Whether only the beginning of a text is read."""
         return False
 
-    def read(self, text: Any) -> list[int]:
+    def read(self, text: Any) -> Sequence[int]:
         """A text as the tokens that the model reads."""
         raise InputError(f"runs for {self.task.kind} cannot be looked at: the task does not say what is read")
 
@@ -320,7 +393,16 @@ class Run:
         forced = self.forced(text)
         with record(self.model, keep, layers, heads) as trace, torch.inference_mode():
             self.model(*forced.inputs)
-        return trace.described(self.description(text, forced.tokens, forced.words))
+        about = self.description(text, {**forced.tokens, **self.spellings(trace)}, forced.words)
+        return trace.described(about, Origin(self, text))
+
+    def spellings(self, trace: Trace) -> dict[str, Texts]:
+        """How the tokens are spelled that a trace's logits are of, by the axis; nothing, if they are of no tokens."""
+        if "logits" not in trace.names or not self.assets.tokenizers:
+            return {}
+        (*_, axis), tokenizer = trace.kept.axes_of("logits"), self.assets.tokenizers[-1]
+        filling = axis == "label" and not self.labels and trace["logits"].shape[-1] >= tokenizer.size  # gaps in a text
+        return {axis: [tokenizer.vocabulary]} if axis == "vocabulary" or filling else {}
 
     def forced(self, text: Any, written: Sequence[int] | None = None) -> Forced:
         """What the model takes to read a text: its inputs, and how its tokens are spelled."""
@@ -329,7 +411,7 @@ class Run:
         inputs = self.inputs(torch.tensor([ids], device=self.device))
         return Forced(inputs, {stack: [self.tokenizer.tokens(ids)]}, {stack: [self.tokenizer.words(ids)]})
 
-    def read_something(self, text: Any) -> list[int]:
+    def read_something(self, text: Any) -> Sequence[int]:
         """A text as the tokens that the model reads, of which there is one at least."""
         if (isinstance(text, str) and not text.strip()) or not (ids := self.read(text)):
             raise InputError(f"there is nothing to look at in {text!r}")

@@ -27,16 +27,19 @@ from glassformer.data.cleaning import why_dropped
 from glassformer.errors import InputError
 from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import Judged, accuracy
+from glassformer.looking.trace import Trace
 from glassformer.recipe import Data, Recipe
+from glassformer.tasks.encoding import TextEncoder
 from glassformer.tasks.gathering import TokenBatch, both_sides, token_loss
 from glassformer.tasks.labels import REPEATED, LabelEvaluation, predictions
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, check_list, in_batches, quoted
-from glassformer.tasks.showing import Sample, Score
-from glassformer.tasks.task import Task
+from glassformer.tasks.showing import Likely, Part, Reply, Sample, Score
+from glassformer.tasks.task import Task, encodes_for
 from glassformer.text import Tokenizer
 
 Examples = Sequence[tuple[Sequence[str], Sequence[str]]]  # words, tags
+LIKELY = 5  # tags of a word that a page shows
 
 
 class TaggedText(NamedTuple):
@@ -157,7 +160,7 @@ class TagEvaluation(LabelEvaluation):
         ]
 
 
-class Tagger(Run):
+class Tagger(TextEncoder):
     """A trained model that tags words: `run.tag(["they can fish"])`."""
 
     opens_with: ClassVar[str] = (
@@ -228,6 +231,16 @@ class Tagger(Run):
     def output_of(self, text: str) -> str:
         found = self.tag([text])[0]
         return " ".join(map("{}/{}".format, found.words, found.tags))
+
+    def reply(self, text: str, trace: Trace) -> Reply:
+        """Each word with its tag, and the likeliest tags."""
+        words = self.check(text)
+        values, numbers = self._log_probabilities([words])[0].exp().topk(min(LIKELY, len(self.labels)), dim=1)  # (W, k)
+        parts = []
+        for word, some, tags in zip(words, values.tolist(), numbers.tolist(), strict=True):
+            likely = tuple(Likely(self.labels[tag], value) for tag, value in zip(tags, some, strict=True))
+            parts.append(Part(word, label=likely[0].text, likely=likely))
+        return Reply(tuple(parts))
 
     def samples(self, examples: Examples, found: TagEvaluation) -> list[Sample]:
         """Sentences with the tag of each word, and with the true tags."""
@@ -335,3 +348,8 @@ class TaggingTask(Task):
 
     def collator(self, recipe: Recipe, corpus: Corpus, model: nn.Module) -> TagCollator:
         return TagCollator(corpus.splits["train"], corpus.assets.tokenizers[0].pad)
+
+    @classmethod
+    def adopts(cls, model: nn.Module) -> bool:
+        """An encoder with a head for each token."""
+        return encodes_for(model, cls.answer)

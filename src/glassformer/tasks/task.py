@@ -19,10 +19,11 @@ from torch.overrides import TorchFunctionMode
 
 from glassformer.data import Assets, Columns, Context, Corpus, Encode, Encoded
 from glassformer.data.batches import Collator
-from glassformer.data.cleaning import folded, normalise, why_dropped
+from glassformer.data.cleaning import folded, normalise, split_of, why_dropped
 from glassformer.data.examples import texts_in, with_texts
 from glassformer.errors import ConfigurationError, DataError
 from glassformer.interop.huggingface import Checkpoint
+from glassformer.models import EncoderOnly
 from glassformer.models.family import Blueprint
 from glassformer.recipe import Data, Recipe
 from glassformer.recipe.values import Section, register
@@ -65,6 +66,8 @@ class Task(Section):
 
     # Training and use
     loss: ClassVar[Loss]
+    loss_unit: ClassVar[str] = "nats"  # of the loss, in figures; empty: it has none
+    counted_in: ClassVar[str] = "tokens"  # what batches are counted in
     Run: ClassVar[type[Run]]
 
     @classmethod
@@ -129,6 +132,13 @@ class Task(Section):
         """What decides on the split: examples with the same key are in the same split."""
         return folded("\0".join(self.texts(example, 0)))
 
+    def parts(self, example: Any, hashed: int, valid: float, test: float) -> Iterable[tuple[str, Any]]:
+        """The splits that an example goes to, when these fractions are split off: one, which its content decides.
+
+        `hashed` stands for its `split_key`. A task may cut an example, such as a series by time.
+        """
+        return [(split_of(hashed, valid, test), example)]
+
     def identity(self, example: Any) -> bytes:
         """What makes two examples duplicates."""
         return "\0".join(texts_in(example)).encode()
@@ -160,9 +170,18 @@ class Task(Section):
         """The texts that the tokenizer of the source (0) or of the target (1) is trained on."""
         return list(texts_in(example)) if self.tokenizers else []
 
+    @classmethod
+    def text_sides(cls) -> tuple[int, ...]:
+        """The sides of a row that are text: what is read (0), what is predicted (1)."""
+        return tuple(range(cls.tokenizers))
+
     def words(self, example: Any) -> int | None:
         """How many words are read in an example; None: the task reads no text."""
         return sum(len(text.split()) for text in self.texts(example, 0)) if self.tokenizers else None
+
+    def name_of(self, example: Any) -> str:
+        """An example that is no text, in a line."""
+        return str(example.name)
 
     def shortened(self, example: Any) -> Any:
         """The example as a sample keeps it."""
@@ -212,6 +231,9 @@ class Task(Section):
         sizes = {"vocabulary": vocabularies[0], "target_vocabulary": vocabularies[-1]} if vocabularies else {}
         return {**sizes, "length": self.length(recipe), "classes": classes, "answer": self.answer}
 
+    def begin(self, model: nn.Module, corpus: Corpus) -> None:
+        """Give a new model what it takes over from the training data before it learns, such as means of columns."""
+
     def check_checkpoint(self, blueprint: Blueprint) -> None:
         """Refuse a checkpoint that was made for other inputs than the task's."""
 
@@ -219,10 +241,20 @@ class Task(Section):
         """The special tokens to keep of a checkpoint that is imported for this task."""
         return checkpoint.special_tokens() if self.writes else None
 
+    def kept_of(self, checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
+        """The options of sections, [task] and [data], that a checkpoint's own files decide when it is imported."""
+        return {}
+
     @classmethod
     def adopts(cls, model: nn.Module) -> bool:
         """Whether an imported checkpoint's model can be used for this task."""
         return False
+
+
+def encodes_for(model: nn.Module, answer: str) -> bool:
+    """Whether a checkpoint's model is an encoder of texts that answers so: vectors, words, classes, tags, span."""
+    blueprint: Any = getattr(model, "blueprint", None)
+    return isinstance(model, EncoderOnly) and blueprint is not None and blueprint.arguments.get("answer") == answer
 
 
 class _WithoutValues(TorchFunctionMode):

@@ -16,14 +16,16 @@ from torch import Tensor, nn
 
 from glassformer.decoding import Choose, Hypothesis, Limits, Sampler, beam_search, collect, most_likely, stream
 from glassformer.decoding import Written as Step
+from glassformer.decoding.limits import Scorer
 from glassformer.errors import ConfigurationError
 from glassformer.interop.special_tokens import special_keys
 from glassformer.looking.patching import Forced
 from glassformer.looking.points import Names, Numbers
 from glassformer.looking.recording import record
-from glassformer.looking.trace import Trace
+from glassformer.looking.trace import Origin, Trace
 from glassformer.models.family import Blueprint, longest
 from glassformer.parts import pack, pad, quantise
+from glassformer.parts.inference import weights_state
 from glassformer.parts.observing import share_observers
 from glassformer.tasks.run import Progress, Run
 from glassformer.text import SpecialTokens, Tokenizer, own_special_tokens
@@ -45,7 +47,7 @@ class Output:
 class Writer(Run):
     """A run whose model writes: the model is laid out for decoding once, when it first writes."""
 
-    _decoding: tuple[object, bool, nn.Module] | None = None  # the model, whether in 8 bits, and as it is laid out
+    _decoding: tuple[object, nn.Module] | None = None  # the state of the weights, and the model as it is laid out
 
     @property
     def target(self) -> Tokenizer:
@@ -107,10 +109,12 @@ class Writer(Run):
         batch: int | None = None,
         int8: bool = False,
         progress: Progress | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """The `best` outputs for each row of tokens, best first; each row has its own limits.
 
         A `sampler` draws tokens, a `beam` searches for the likeliest output. Missing values are the recipe's.
+        `prefixes` are the first tokens of each output, from which decoding goes on.
         """
         decode, model = self.recipe.decode, self.decoding_model(int8)
         size = decode.batch if batch is None else batch
@@ -123,15 +127,17 @@ class Writer(Run):
         found: dict[int, list[Hypothesis]] = {}
         for some in _together(rows, limits, size):
             given, limit = self.padded([rows[row] for row in some]), limits[some[0]]
+            prefix = None if prefixes is None else [prefixes[row] for row in some]
             if sampler is not None or width == best == 1:
                 choose = sampler or most_likely
                 if isinstance(choose, Sampler):
                     choose = choose.seeded([seeds[row] for row in some])
-                events = stream(model, *given, limits=limit, choose=choose)  # type: ignore[arg-type]
+                events = stream(model, *given, limits=limit, choose=choose, prefix=prefix)  # type: ignore[arg-type]
                 hypotheses = [[each] for each in collect(events, len(some), limit.ends)]
             else:
                 options: dict[str, Any] = {"length_penalty": alpha, "early_stopping": decode.early_stopping}
-                hypotheses = beam_search(model, *given, limits=limit, width=width, best=best, **options)  # type: ignore[arg-type]
+                options |= {"width": width, "best": best, "prefix": prefix}
+                hypotheses = beam_search(model, *given, limits=limit, **options)  # type: ignore[arg-type]
             found.update(zip(some, hypotheses, strict=True))
             if progress is not None:
                 progress(len(found), len(rows))
@@ -150,12 +156,13 @@ class Writer(Run):
 
     def decoding_model(self, int8: bool = False) -> nn.Module:
         """The model laid out for decoding; with `int8`, its larger matrices are rounded to 8 bits."""
-        if self._decoding is None or self._decoding[0] is not self.model or self._decoding[1] != int8:
-            self._decoding = (self.model, int8, quantise(self.model) if int8 else pack(self.model))
-        share_observers(self.model, self._decoding[2])  # whoever looks into the model sees what the copy does
-        return self._decoding[2]
+        state = int8, weights_state(self.model)
+        if self._decoding is None or self._decoding[0] != state:
+            self._decoding = state, quantise(self.model) if int8 else pack(self.model)
+        share_observers(self.model, self._decoding[1])  # whoever looks into the model sees what the copy does
+        return self._decoding[1]
 
-    def padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    def padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
         """Rows of tokens on the model's device, (B, T), and which of them are real, (B, T)."""
         tokens, keep = pad(rows, self.special.pad)
         return tokens.to(self.device), keep.to(self.device)
@@ -174,19 +181,37 @@ class SourceReader(Writer):
         layers: Numbers | None = None,
         heads: Numbers | None = None,
         beam: int | None = None,
+        length_penalty: float | None = None,
+        sampler: Choose | None = None,
+        prefix: Sequence[int] = (),
     ) -> Trace:
         """What happens inside the model while it reads a text and writes, step by step, what it writes.
 
-        All follows the beam that was chosen; `trace.beams` has the tree of the search. Other arguments are those of
-        `gf.record`.
+        All follows the beam that was chosen; `trace.beams` has the tree of the search. What is written begins with the
+        tokens of `prefix`. Other arguments are those of `gf.record` and of `outputs`.
         """
-        ids = self.read_something(text)
+        ids, prefixes = self.read_something(text), [prefix] if prefix else None
         with record(self.model, keep, layers, heads) as trace:
-            ((found, *_),) = self.outputs([ids], [self.limits], beam)
+            ((found, *_),) = self.outputs(
+                [ids], [self.limits], beam, sampler=sampler, length_penalty=length_penalty, prefixes=prefixes
+            )
         forced = self.forced(text, found.tokens, found.finished)
         beams = [self.target.tokens([node.token for node in tree.nodes]) for tree in trace.beams]
-        about = self.description(text, {**forced.tokens, **({"beams": beams} if beams else {})}, forced.words)
-        return trace.described(replace(about, output=self.output_text(text, found.tokens)))
+        spelled = {**forced.tokens, **self.spellings(trace), **({"beams": beams} if beams else {})}
+        about = self.description(text, spelled, forced.words)
+        about = replace(about, output=self.output_text(text, found.tokens))
+        return trace.described(about, Origin(self, text, found.tokens))
+
+    def allowed(self, text: Any, trace: Trace) -> Tensor:
+        """Log-probabilities (T, V) of the next token at each step of a look, -inf for those that are not allowed.
+
+        A `Sampler` draws from these. The trace has logits.
+        """
+        given = self.padded([self.read_something(text)])
+        score, logits = Scorer(self.limits, None, given, greedily=True), trace["logits"][0].to(self.device)
+        written = trace["decoder.tokens"].to(self.device)[:, None, 1:]  # (1, 1, T - 1), without the start
+        steps = [score(logits[None, None, step], written[..., :step], [0])[0, 0] for step in range(len(logits))]
+        return torch.stack(steps).cpu()
 
     def forced(self, text: Any, written: Sequence[int] | None = None, finished: bool = True) -> Forced:
         """What the model takes to read a text and to write some tokens, or those that it would write."""
@@ -196,19 +221,24 @@ class SourceReader(Writer):
             written, finished = found.tokens, found.finished
         tokens, end = list(written), ["end"] if finished else []
         read = [self.special.start, *(tokens if finished else tokens[:-1])]
-        inputs = tuple(torch.tensor([row], device=self.device) for row in (ids, read))
+        inputs = (self.padded([ids])[0], torch.tensor([read], device=self.device))
+        spelled, words = self.spelled(ids)
         texts = {
-            "encoder": [self.tokenizer.tokens(ids)],
+            "encoder": [spelled],
             "decoder": [["start", *self.target.tokens(read[1:])]],
             "written": [[*self.target.tokens(tokens), *end]],
         }
         own = self.target.words(tokens)
         groups = {
-            "encoder": [self.tokenizer.words(ids)],
+            **({} if words is None else {"encoder": [words]}),
             "decoder": [[[0], *([place + 1 for place in word] for word in self.target.words(read[1:]))]],
             "written": [[*own, [len(tokens)]] if finished else own],
         }
         return Forced(inputs, texts, groups, tokens)
+
+    def spelled(self, ids: Sequence[int]) -> tuple[list[str], list[list[int]] | None]:
+        """How the tokens of a source are spelled, and which of them are words, if they are of words."""
+        return self.tokenizer.tokens(ids), self.tokenizer.words(ids)
 
     def output_text(self, text: Any, written: list[int]) -> str:
         """What the run answers to a text, given the tokens that its model wrote."""

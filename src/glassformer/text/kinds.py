@@ -15,6 +15,7 @@ from tokenizers import Regex, decoders, models, normalizers, processors, trainer
 from tokenizers import Tokenizer as Engine
 from tokenizers.decoders import Decoder
 from tokenizers.models import Model
+from tokenizers.normalizers import Normalizer
 from tokenizers.pre_tokenizers import ByteLevel, PreTokenizer, Split
 from tokenizers.trainers import Trainer
 
@@ -27,9 +28,16 @@ Kind = Callable[[Iterable[str], Section], Engine]
 PAD, START, END, UNKNOWN = "<pad>", "<start>", "<end>", "<unk>"
 SPECIAL = [PAD, START, END, UNKNOWN]
 
-# A word includes the space before it, so that joining the tokens gives the text again.
+# A word includes the space before it, so that joining the tokens gives the text again. The first word gets one, too:
+# it is the same token as everywhere else. Decoding takes that space away.
 WORD_PATTERN = r" ?[\p{L}\p{M}\p{N}_]+| ?[^\s\p{L}\p{M}\p{N}_]+|\s"
 WORD = Regex(WORD_PATTERN)
+FIRST_SPACE = normalizers.Prepend(" ")
+# As in the Penn Treebank, "doesn't" is "does" and "n't", "it's" is "it" and "'s".
+ENDS = r"(?![\p{L}\p{M}\p{N}_])"
+NOT, OTHERS = rf"[nN]['’][tT]{ENDS}", rf"['’](?i:s|m|d|re|ve|ll){ENDS}"  # people type both
+CONTRACTION_PATTERN = rf" ?[\p{{L}}\p{{M}}\p{{N}}_]+?(?={NOT})|{NOT}|{OTHERS}|{WORD_PATTERN}"
+CUT_AT_SPACES = (WORD_PATTERN, CONTRACTION_PATTERN)
 CHARACTER = Regex(r"[\s\S]")
 
 LONGEST, IN_ALL = 1_000, 30_000  # characters of a word, and of longer words together, that a tokenizer learns from
@@ -44,20 +52,28 @@ def byte_letters() -> list[str]:
     return [letters[byte] for byte in range(256)]
 
 
-def _engine(model: Model, cut: PreTokenizer, join: Decoder, lowercase: bool = False) -> Engine:
+def _engine(
+    model: Model, cut: PreTokenizer, join: Decoder, lowercase: bool = False, first: Normalizer | None = None
+) -> Engine:
     engine = Engine(model)
-    engine.normalizer = normalizers.Lowercase() if lowercase else None
+    steps = [*([normalizers.Lowercase()] if lowercase else []), *([] if first is None else [first])]
+    engine.normalizer = normalizers.Sequence(steps) if len(steps) > 1 else steps[0] if steps else None
     engine.pre_tokenizer, engine.decoder = cut, join
     return engine
 
 
 def _learned(
-    model: Callable[[], Model], trainer: Callable[..., Trainer], cut: PreTokenizer, join: Decoder, **options: Any
+    model: Callable[[], Model],
+    trainer: Callable[..., Trainer],
+    cut: PreTokenizer,
+    join: Decoder,
+    first: Normalizer | None = None,
+    **options: Any,
 ) -> Kind:
     """A kind of tokenizer that learns its vocabulary from texts."""
 
     def train(texts: Iterable[str], section: Section) -> Engine:
-        engine = _engine(model(), cut, join, section.lowercase)
+        engine = _engine(model(), cut, join, section.lowercase, first)
         chosen = {"vocab_size": section.vocabulary, "special_tokens": SPECIAL, "show_progress": False, **options}
         engine.train_from_iterator(texts, trainer(**chosen))
         return engine
@@ -65,10 +81,14 @@ def _learned(
     return train
 
 
-def _pieces(pattern: Regex) -> Kind:
-    """Tokens that are pieces of text; the vocabulary has the most frequent ones."""
-    model = partial(models.WordLevel, unk_token=UNKNOWN)
-    return _learned(model, trainers.WordLevelTrainer, Split(pattern, "isolated"), decoders.Fuse())
+_PIECES = partial(models.WordLevel, unk_token=UNKNOWN), trainers.WordLevelTrainer  # the most frequent pieces of texts
+
+
+def _words(texts: Iterable[str], section: Section) -> Engine:
+    """Tokens that are words, each with the space before it."""
+    pattern = CONTRACTION_PATTERN if section.contractions else WORD_PATTERN
+    join = decoders.Sequence([decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return _learned(*_PIECES, Split(Regex(pattern), "isolated"), join, first=FIRST_SPACE)(texts, section)
 
 
 def _bytes(texts: Iterable[str], section: Section) -> Engine:
@@ -89,8 +109,8 @@ def _subwords(model: Callable[[], Model], trainer: Callable[..., Trainer], **opt
 TOKENIZERS.register("byte", _bytes)
 TOKENIZERS.register("bpe", _subwords(models.BPE, trainers.BpeTrainer))
 TOKENIZERS.register("unigram", _subwords(models.Unigram, trainers.UnigramTrainer, unk_token=UNKNOWN))
-TOKENIZERS.register("word", _pieces(WORD))
-TOKENIZERS.register("character", _pieces(CHARACTER))
+TOKENIZERS.register("word", _words)
+TOKENIZERS.register("character", _learned(*_PIECES, Split(CHARACTER, "isolated"), decoders.Fuse()))
 
 
 def train(texts: Iterable[str], section: Section, tell: Callable[[int], None] | None = None) -> Engine:

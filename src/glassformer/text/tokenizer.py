@@ -20,7 +20,7 @@ from glassformer.text.bpe_dropout import BPEDropout
 from glassformer.text.display import BYTES, SPACE, on_a_line, spelled
 from glassformer.text.limits import MOST_BYTES, engine_of, safely
 from glassformer.text.special_tokens import MASKS, NAMES, SENTINEL, SENTINELS, ids_by_role
-from glassformer.text.word_cache import WordCache, cuts_at_spaces
+from glassformer.text.word_cache import WordCache, adds_space, cuts_at_spaces, within_text
 from glassformer.text.words import group
 from glassformer.writing import write_text
 
@@ -32,7 +32,8 @@ class Tokenizer:
 
     `pad`, `start`, `end` and `unknown` are the ids of the special tokens, `size` is the number of ids. Encoding adds no
     special tokens, and the text "<end>" is encoded as text. Missing special tokens are added to the vocabulary, unless
-    `complete` is False because a checkpoint defines the ids: then a missing one has the id 0.
+    `complete` is False because a checkpoint defines the ids: then a missing one has the id 0, and `has_unknown` tells
+    whether the unknown token is missing.
     """
 
     def __init__(self, engine: Engine, complete: bool = True) -> None:
@@ -41,11 +42,13 @@ class Tokenizer:
         ids = ids_by_role(engine, complete)
         engine.encode_special_tokens = True  # "<end>" in a text is five characters
         self._engine = engine
-        self._cache: WordCache | BPEDropout = WordCache(cuts_at_spaces(engine))
+        self._cache: WordCache | BPEDropout = WordCache(cuts_at_spaces(engine), adds_space(engine))
         self.pad, self.start, self.end, self.unknown = (int(ids[role] or 0) for role in NAMES)
+        self.has_unknown = ids["unknown"] is not None
         self._named = {int(token) for token in ids.values() if token is not None}
         self.size = max(engine.get_vocab(with_added_tokens=True).values()) + 1
         self._shown: dict[int, str] = {}
+        self._within = within_text(engine) if adds_space(engine) else engine  # for the rest of a text
 
     @classmethod
     def train(cls, texts: Iterable[str], section: Section, tell: Callable[[int], None] | None = None) -> Tokenizer:
@@ -136,29 +139,43 @@ class Tokenizer:
             self._add([SENTINEL.format(number) for number in range(SENTINELS)])
 
     def _add(self, names: Sequence[str]) -> None:
-        lstrip = self._cache.by_words
-        tokens = [AddedToken(name, lstrip=lstrip, special=True, normalized=False) for name in names]
+        before, after = self._cache.by_words, adds_space(self._engine)  # the space beside it that a token takes
+        tokens = [AddedToken(each, lstrip=before, rstrip=after, special=True, normalized=False) for each in names]
         self._engine.add_special_tokens(tokens)
         self.size = max(self._engine.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode_with(self, text: str, names: Mapping[str, int]) -> list[int]:
         """The ids of a text in which `names`, such as `[MASK]`, are tokens; everything else is text."""
         ids = list[int]()
-        for piece, token in self._around(text, names):
-            ids += self.encode(piece)
+        for number, (piece, token) in enumerate(self._around(text, names)):
+            ids += self._rest(piece) if number else self.encode(piece)
             ids += [] if token is None else [token]
         return ids
 
+    def _rest(self, text: str) -> list[int]:
+        """The ids of a text that is the rest of another: if first words get a space, its first word gets none."""
+        return list(safely(self._within.encode, text, add_special_tokens=False).ids)
+
+    def part(self, ids: Sequence[int]) -> str:
+        """The text of some ids within a text: with the space before the first word, if it has one."""
+        return self.decode([*ids[:1], *ids]).removeprefix(self.decode(ids[:1]))
+
     def filled(self, text: str, names: Mapping[str, int], fillings: Iterable[Sequence[int]]) -> str:
         """The text with each occurrence of `names` replaced by the text of some tokens."""
-        whole, tokens = "", iter(fillings)
+        return "".join(self.filled_parts(text, names, fillings))
+
+    def filled_parts(self, text: str, names: Mapping[str, int], fillings: Iterable[Sequence[int]]) -> list[str]:
+        """The same in parts: every other one, from the second on, is what an occurrence was replaced by."""
+        parts, whole, tokens = list[str](), "", iter(fillings)
         for piece, token in self._around(text, names):
+            parts.append(piece)
             whole += piece
             if token is not None:
                 last = self.encode(whole)[-1:]  # it decides whether the next token begins with a space
                 words = self.decode([*last, *next(tokens)]).removeprefix(self.decode(last))
-                whole += words.lstrip(" ") if not whole or whole[-1].isspace() else words
-        return whole
+                parts.append(words.lstrip(" ") if not whole or whole[-1].isspace() else words)
+                whole += parts[-1]
+        return parts
 
     def _around(self, text: str, names: Mapping[str, int]) -> Iterator[tuple[str, int | None]]:
         """The text before each occurrence of `names`, without a space that belongs to the token, and the token."""
@@ -229,7 +246,17 @@ class Tokenizer:
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Each token as a readable text: a space is shown as ▁, bytes that are not valid text as ⟨E0 A4⟩."""
-        return [self._show(int(i)) for i in ids]
+        numbers = [int(i) for i in ids]
+        if new := {token for token in numbers if token not in self._shown}:
+            self._shown.update(self._spelled(new))
+        return [self._shown[token] for token in numbers]
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """Every token as a readable text, by its id; empty, where an id has no token."""
+        known = set(self._engine.get_vocab(with_added_tokens=True).values())
+        self.tokens(known)
+        return [self._shown.get(token, "") for token in range(self.size)]
 
     def words(self, ids: Iterable[int]) -> list[list[int]]:
         """Which tokens are pieces of one word: the places of the tokens of each, in order; special ones are apart."""
@@ -238,14 +265,14 @@ class Tokenizer:
         names = [str(self._engine.id_to_token(token)) for token in tokens]
         return group([None if token in special else _spelling(n, kind) for token, n in zip(tokens, names, strict=True)])
 
-    def _show(self, token: int) -> str:
-        if token not in self._shown:
+    def _spelled(self, tokens: Iterable[int]) -> Iterator[tuple[int, str]]:
+        made_of_bytes, special = type(self._engine.decoder).__name__ == "ByteLevel", self.special
+        for token in tokens:
             name = self._engine.id_to_token(token)
             if name is None:
                 raise InputError(f"the id {token} is not in the vocabulary, which has the ids 0 to {self.size - 1}")
-            made_of_bytes = type(self._engine.decoder).__name__ == "ByteLevel" and token not in self.special
-            self._shown[token] = on_a_line((spelled(name) if made_of_bytes else name).replace(" ", SPACE))
-        return self._shown[token]
+            text = spelled(name) if made_of_bytes and token not in special else name
+            yield token, on_a_line(text.replace(" ", SPACE))
 
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how SentencePiece names a byte

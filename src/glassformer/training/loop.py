@@ -118,6 +118,8 @@ class Trainer:
             self._validate_and_save(self.validate)  # which a signal had interrupted
         if self.step == 0:
             self._look()
+        if self.steps == 0 and not self._checkpoints.all():
+            self._score_untrained()
         reason = self._reason()
         batches = self.batches.for_rank(self.distribution.rank, self.distribution.world)
         while (self.steps is None or self.step < self.steps) and reason == "steps":
@@ -143,20 +145,27 @@ class Trainer:
             self._stop()
         return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)
 
+    def _score_untrained(self) -> None:
+        """Validate and save the model as it is: no step will be taken."""
+        self._saved = -1  # there is no checkpoint yet
+        if self.validate is not None:
+            self._validate_and_save(self.validate)
+
     def advance(self, batches: Iterator[Batch]) -> bool:
         """Do one optimiser step on the batches of this rank; return whether any rank received a signal to stop."""
         world = self.distribution.world
         with self._interruptible():
             loss, *counted = self._gradients(batches)
-        targets, tokens, padded_tokens, stop = self.distribution.count(*counted, self._signals.received)
-        loss = self.distribution.sum(loss)
-        if self._unfreezing is not None:
-            self._unfreezing.drop_frozen_gradients(self.step + 1)
-        norm = self._norm() * (world / targets)  # gradients are averaged over the ranks
-        bad = ~(norm + loss).isfinite()
-        clip = norm.div(self.options.clip).clamp_min_(1.0) if self.options.clip else torch.ones_like(norm)
+            targets, tokens, padded_tokens, stop = self.distribution.count(*counted, self._signals.received)
+            loss = self.distribution.sum(loss)
+            if self._unfreezing is not None:
+                self._unfreezing.drop_frozen_gradients(self.step + 1)
+            norm = self._norm() * (world / targets)  # gradients are averaged over the ranks
+            bad = ~(norm + loss).isfinite()
+            clip = norm.div(self.options.clip).clamp_min_(1.0) if self.options.clip else torch.ones_like(norm)
+            update = self._optimiser.prepare(clip * (targets / world), bad)
         self.step += 1
-        self._optimiser.step(self._lr_factor(self.step), clip * (targets / world), bad)
+        update(self._lr_factor(self.step))
         for parameter in self._parameters:
             parameter.grad = None
         if self._average is not None:

@@ -6,6 +6,8 @@ muon    Muon for the matrices inside the blocks, AdamW for embeddings, head, nor
 
 A step gets the divisor of the gradients (targets and clipping in one number) and whether they are bad (not finite):
 a bad step changes neither weights nor averages. Both are tensors, so that the host does not wait for the device.
+It has two halves: `prepare` computes what may take long and changes nothing, so that it can be broken off at any
+moment; the update that it returns is quick.
 
 M matrices of one shape, R rows, C columns, R ≤ C
 """
@@ -13,7 +15,8 @@ M matrices of one shape, R rows, C columns, R ≤ C
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -27,18 +30,24 @@ if TYPE_CHECKING:
     from glassformer.recipe import Train
 
 NamedParameters = dict[str, nn.Parameter]
+Update = Callable[[float], None]  # changes the weights, with the learning rates times a factor
 
 
 class Optimiser:
-    """AdamW or Adam for some parameters, Muon for others, behind one `step`."""
+    """AdamW or Adam for some parameters, Muon for others, behind one `prepare`."""
 
     def __init__(self, *methods: Adam | Muon) -> None:
         self.methods = methods
 
-    def step(self, lr_factor: float, divisor: Tensor, bad: Tensor) -> None:
-        """One update with the learning rates times `lr_factor`; gradients are divided by `divisor`, and overwritten."""
-        for method in self.methods:
-            method.step(lr_factor, divisor, bad)
+    def prepare(self, divisor: Tensor, bad: Tensor) -> Update:
+        """The next update, with gradients divided by `divisor`; until it is called, nothing is changed."""
+        updates = [method.prepare(divisor, bad) for method in self.methods]
+
+        def update(lr_factor: float) -> None:
+            for each in updates:
+                each(lr_factor)
+
+        return update
 
     def state(self) -> dict[str, Tensor]:
         """All averages by parameter and kind, such as `encoder.norm.weight/mean`; they share the optimiser's memory."""
@@ -80,9 +89,12 @@ class Adam:
         self.time = torch.zeros(len(named), device=next(iter(named.values())).device)
         self.times = dict(zip(named, self.time.unbind(), strict=True))  # the same memory, by name
 
+    def prepare(self, divisor: Tensor, bad: Tensor) -> Update:
+        """The next update; see Optimiser."""
+        return partial(self._update, divisor, bad)
+
     @torch.no_grad()
-    def step(self, lr_factor: float, divisor: Tensor, bad: Tensor) -> None:
-        """One update; see Optimiser."""
+    def _update(self, divisor: Tensor, bad: Tensor, lr_factor: float) -> None:
         for matrices in (True, False):
             names = [name for name, own in self.named.items() if (own.dim() > 1) == matrices and own.grad is not None]
             if names:
@@ -132,21 +144,28 @@ class Muon:
         ]
 
     @torch.no_grad()
-    def step(self, lr_factor: float, divisor: Tensor, bad: Tensor) -> None:
-        """One update; see Optimiser."""
+    def prepare(self, divisor: Tensor, bad: Tensor) -> Update:
+        """The next update; see Optimiser. To make matrices orthogonal takes most of a step."""
+        keep = torch.where(bad, 1.0, self.decay)
+        momenta, directions = [], []
+        for stack, momentum in zip(self.stacks, self.momenta, strict=True):
+            gradient = torch.stack([_wide(whole(_gradient(parameter))) for parameter in stack.values()])  # (M, R, C)
+            gradient = torch.where(bad, 0.0, gradient / divisor)
+            momenta.append((momentum * keep).add_(gradient))
+            directions.append(orthogonal(gradient.add_(momenta[-1], alpha=self.decay)))
+        return partial(self._update, momenta, directions, bad)
+
+    @torch.no_grad()
+    def _update(self, momenta: list[Tensor], directions: list[Tensor], bad: Tensor, lr_factor: float) -> None:
         good = ~bad
         move, shrink = good * (-self.lr * lr_factor), 1 - good * (self.lr * lr_factor * self.weight_decay)
-        keep = torch.where(bad, 1.0, self.decay)
-        for stack, momentum in zip(self.stacks, self.momenta, strict=True):
+        self.momenta = momenta
+        for stack, direction in zip(self.stacks, directions, strict=True):
             parameters: list[Tensor] = list(stack.values())
-            gradient = torch.stack([_wide(whole(_gradient(parameter))) for parameter in parameters])  # (M, R, C)
-            gradient = torch.where(bad, 0.0, gradient / divisor)
-            momentum.mul_(keep).add_(gradient)
-            moves = orthogonal(gradient.add_(momentum, alpha=self.decay)).mul_(move)  # (M, R, C)
             factors = [math.sqrt(max(1, parameter.shape[0] / parameter.shape[1])) for parameter in parameters]
             updates = [
                 sharded(_as_stored(parameter, one) * factor, parameter)
-                for parameter, one, factor in zip(parameters, moves, factors, strict=True)
+                for parameter, one, factor in zip(parameters, direction.mul_(move), factors, strict=True)
             ]
             learning = [parameter for parameter in parameters if parameter.grad is not None]
             if self.weight_decay and learning:

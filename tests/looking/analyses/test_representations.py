@@ -5,6 +5,7 @@ N tokens, D width
 
 from __future__ import annotations
 
+import math
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 import glassformer as gf
 from glassformer.errors import InputError
-from looking.families import same
+from looking.families import FAMILIES, same
 
 from .making import made
 
@@ -130,3 +131,26 @@ def test_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(columns) == ["point", "text", "token", "0", "1"]
     assert (columns["token"], columns["text"]) == (["00", "01", "10"], [0, 0, 1])
     assert analyses.neighbours(TWO, 0, 0, top=1).pandas()[0] == [["10"]]
+
+
+def test_aligned_layers_are_the_same_picture_turned_towards_the_one_before() -> None:
+    torch.manual_seed(0)
+    first = torch.randn(9, 2) - 0.1
+    turn = torch.tensor([[math.cos(2.0), math.sin(2.0)], [-math.sin(2.0), math.cos(2.0)]])
+    layers = torch.stack([first, first @ turn, (first @ turn).flip(1)])  # turned, and mirrored
+    found = analyses.PCA(layers, ["a", "b", "c"], ["x"] * 9, [0] * 9, torch.ones(3, 2) / 2)
+    same(analyses.aligned(found).values, first.expand(3, -1, -1))
+
+
+def test_table_neighbours_are_the_nearest_rows() -> None:
+    model = FAMILIES["gpt2"].model()
+    table = torch.nn.functional.normalize(model.decoder.embedding.weight.detach(), dim=-1)
+    cosine = table @ table[5]
+    found = analyses.table_neighbours(model, 5, "decoder", top=3)
+    expected = [each for each in cosine.argsort(descending=True).tolist() if each != 5][:3]
+    assert [token for token, _ in found] == expected
+    assert found[0][1] == pytest.approx(float(cosine[expected[0]]), abs=1e-5)
+    with pytest.raises(InputError, match="there is no token 99"):
+        analyses.table_neighbours(model, 99, "decoder")
+    with pytest.raises(InputError, match="no table of tokens"):
+        analyses.table_neighbours(FAMILIES["vit"].model(), 0)

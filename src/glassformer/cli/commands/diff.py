@@ -114,8 +114,8 @@ def _write(found: Comparison, names: list[str], file: Path) -> None:
         write_text(file, text.getvalue())
     elif file.suffix.lower() == ".html":
         lines = f"<pre>{escape(chr(10).join(_lines(found, names)))}</pre>"
-        drawn = [pages.svg(found.plot(), "difference", "streams and heads")] if found.streams or found.heads else []
+        drawn = [pages.svg(found.figure(), "difference", "streams and heads")] if found.streams or found.heads else []
         write_text(file, pages.page(f"{names[0]} and {names[1]}", [*drawn, lines]))
     else:
-        save(found.plot(), file)
+        save(found.figure(), file)
     say(f"{file} is written.")

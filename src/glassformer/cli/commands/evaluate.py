@@ -24,7 +24,8 @@ def evaluate(
         path(
             metavar="FILE",
             meaning="examples of your own, as the run's task takes them: a TSV of source and target, or of one or two "
-            "texts and a label; a text; SQuAD's JSON; a folder of images by label",
+            "texts and a label; a text; SQuAD's JSON; a folder of images by label; JSONL of images and captions; a CSV "
+            "of numbers",
         ),
     ] = None,
     split: Annotated[str, typer.Option(metavar="NAME", help="valid or test, of the run's own data")] = "test",
@@ -33,6 +34,18 @@ def evaluate(
     rouge: Annotated[
         bool, typer.Option("--rouge", metavar="", help="ROUGE as well, of summaries (in English letters)")
     ] = False,
+    choices: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--choice",
+            metavar="LABEL",
+            help="of a language model: a label that it chooses by how likely it is after the text; may be repeated; "
+            "--data is a TSV of texts and labels then",
+        ),
+    ] = None,
+    prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="with --choice: what is read before a label; {} is the text")
+    ] = "{}",
     adapter: Adapter = None,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
@@ -41,17 +54,24 @@ def evaluate(
     """Score a run on held-out examples, with 95 % intervals. Translation: sacreBLEU with its signature, chrF, and more.
 
     Pairs with the same source are one source with several references. Labels: accuracy, F1. Tags: the same for words,
-    and sentences without a mistake. Answers: exact match and F1 as SQuAD defines them. Documents: perplexity per token
-    and word, bits per byte.
+    and sentences without a mistake. Answers: exact match and F1 as SQuAD defines them. Captions: as translations, and
+    how many are right, where the source can tell. Documents: perplexity per token and word, bits per byte. Forecasts:
+    MAE, RMSE and MASE, beside those of the naive forecasts.
 
     - `glassformer evaluate --run runs/dates`
     - `glassformer evaluate --run runs/dates --data mine.tsv --json`
+    - `glassformer evaluate --run runs/gpt --data reviews.tsv --choice good --choice bad --prompt "{} It was"`
     """
     from glassformer.cli.items import notice
     from glassformer.cli.showing import bar
     from glassformer.runs import examples_in, load
 
     loaded: Any = load(find_run(run, "evaluate"), device, adapter, checkpoint)
+    if choices:
+        _evaluate_choices(loaded, data, choices, prompt, as_json)
+        return
+    if prompt != "{}":
+        raise ConfigurationError("--prompt is for --choice: name the labels with it, too")
     options: dict[str, Any] = {"beam": beam, "int8": int8, "rouge": rouge}
     options = {name: value for name, value in options.items() if value}
     for name in sorted(options.keys() - loaded.options):
@@ -67,5 +87,25 @@ def evaluate(
     found.check(loaded.path)
     with suppress(OSError):  # a run may be used where it cannot be written to
         loaded.draw(examples, found, loaded.path)
+    _print(found, as_json)
+
+
+def _evaluate_choices(run: Any, data: Path | None, choices: list[str], prompt: str, as_json: bool) -> None:
+    """Score a language model on a labelled file, without training: it chooses among the labels."""
+    from glassformer.cli.showing import bar
+    from glassformer.tasks.choosing import evaluate_choices, labelled
+
+    if not run.can("choose"):
+        run.refuse("choose")
+    if data is None:
+        raise ConfigurationError("--choice needs --data: a TSV of texts and labels")
+    examples = labelled(data, Path.cwd())
+    with bar("evaluating", len(examples)) as progress:
+        found = evaluate_choices(run, examples, choices, prompt, progress)
+    found.check(run.path)
+    _print(found, as_json)
+
+
+def _print(found: Any, as_json: bool) -> None:
     lines = [json.dumps({**found.facts(), "intervals": found.intervals})] if as_json else found.lines()
     sys.stdout.write("".join(f"{line}\n" for line in lines))

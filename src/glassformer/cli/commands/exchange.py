@@ -21,6 +21,8 @@ FIRST = {  # what to try first with a run that can do this
     "fill": "The [MASK] sat on the mat.",
     "classify": "What a film!",
     "tag": "they can fish",
+    "embed": "where do cats sleep?",
+    "caption": "image.png",
 }
 
 

@@ -1,15 +1,18 @@
-"""Commands that find labels and answers: `classify`, `tag`, `answer`."""
+"""Commands that find labels and answers: `classify`, `tag`, `answer`, `choose`."""
 
 from __future__ import annotations
 
+import json
 import math
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.app import USE, app
 from glassformer.cli.items import Item
-from glassformer.cli.options import count, path
+from glassformer.cli.options import Adapter, AsJson, Checkpoint, Device, RunFolder, count, path
 from glassformer.cli.template import Template, reads_texts
 from glassformer.errors import ConfigurationError, InputError
 
@@ -21,7 +24,8 @@ def classify(
 ) -> Template[Any, Any]:
     """Classify texts, or images: a line for each with its label and the probability of that, in the same order.
 
-    Of a run for images, each TEXT is the name of an image file. Two texts that are read together have a tab between.
+    Of a run for images or series, each TEXT is the name of a file, an image or a CSV, of which the last steps are read.
+    Two texts that are read together have a tab between.
 
     - `glassformer classify --run runs/sentiment "what a film!"`
     - `glassformer classify --run runs/topics --file news.txt --json`
@@ -34,20 +38,53 @@ def classify(
 
     def plain(item: Item, found: Any) -> str:
         labels = "\t".join(f"{label}\t{probability:.4f}" for label, probability in likely(found).items())
-        return f"{item.text}\t{labels}" if run.reads_images else labels
+        return f"{item.text}\t{labels}" if run.reads_files else labels
 
     return Template(
         doing="classifying",
-        things="images" if run.reads_images else "texts",
+        things="images" if run.reads_images else "files" if run.reads_files else "texts",
         check=run.item,
         work=run.classify,
         plain=plain,
         output=lambda found: found.label,
         details=lambda found: {"probability": found.probability, "probabilities": likely(found)},
-        blank=None if run.reads_images else {"output": None, "probability": None, "probabilities": {}},
+        blank=None if run.reads_files else {"output": None, "probability": None, "probabilities": {}},
         was_cut=lambda found: found.cut,
         limit=run.recipe.data.max_tokens,
     )
+
+
+@app.command(rich_help_panel=USE)
+def choose(
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="the text that is continued")],
+    choices: Annotated[list[str], typer.Argument(metavar="CHOICE", help="continuations, two or more")],
+    run: RunFolder = None,
+    as_json: AsJson = False,
+    adapter: Adapter = None,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+) -> None:
+    """Choose the likeliest continuation of a text: a language model classifies without having been trained for it.
+
+    A line for each choice, best first: the choice, its log-probability for each token, by which it is ranked, and the
+    sum. A space stands between the prompt and a choice, unless one of them has it.
+
+    - `glassformer choose --run runs/gpt "The film was wonderful. It was" good bad`
+    - `glassformer choose --run runs/gpt "The capital of France is" Paris Rome Oslo --json`
+    """
+    from glassformer.cli.choosing import load_run
+    from glassformer.tasks.choosing import check_choices
+
+    check_choices(choices)
+    loaded: Any = load_run(run, "choose", device, adapter, checkpoint)
+    (found,) = loaded.choose([prompt], choices)
+    if as_json:
+        scores = [{**vars(each), "per_token": each.per_token} for each in found.choices]
+        facts = {"input": prompt, "output": found.text, "error": None, "choices": scores}
+        sys.stdout.write(json.dumps(facts, ensure_ascii=False) + "\n")
+        return
+    for each in found.choices:
+        sys.stdout.write(f"{each.text}\t{each.per_token:.4f}\t{each.log_probability:.4f}\n")
 
 
 @reads_texts("tag")

@@ -11,7 +11,10 @@ from glassformer.cli.app import STUDY, app
 from glassformer.cli.options import Adapter, Checkpoint, Device, RunFolder, check_new_file, count, out, path
 from glassformer.errors import ConfigurationError
 
-WHAT = "attention, heads, lines, alignment, beam, positions, embeddings, gates, patches, patching"
+WHAT = (
+    "attention, heads, lines, alignment, beam, positions, embeddings, gates, patches, patching, lens, why, parts, "
+    "roles, rollout"
+)
 
 
 @app.command(rich_help_panel=STUDY)
@@ -29,6 +32,12 @@ def look(
     ] = None,
     against: Annotated[
         str | None, typer.Option(metavar="TEXT", help="patching: another text, of as many tokens")
+    ] = None,
+    word: Annotated[
+        str | None, typer.Option(metavar="WORD", help="why, parts: a word of the output, or a label, to explain")
+    ] = None,
+    instead: Annotated[
+        str | None, typer.Option(metavar="WORD", help="why, parts: the word or label that it is compared with")
     ] = None,
     beam: Annotated[int | None, count("the width of the beam; the recipe's if not given")] = None,
     file: Annotated[
@@ -53,6 +62,7 @@ def look(
     - `glassformer look "Where is the old station?" --what heads --out heads.svg`
     - `glassformer look --run runs/mine "Good morning." --what beam`
     - `glassformer look "The man is old." --what patching --against "The girl is old."`
+    - `glassformer look "The woman is old." --what why --word Die --instead Der`
     - `glassformer look "Good morning." --out morning.trace`, then `glassformer look --trace morning.trace --what lines`
     - `glassformer look --run runs/mine --born --out born.png`
     """
@@ -60,7 +70,7 @@ def look(
 
     if file is not None:
         check_new_file(file, "picture.png")
-    asked = looking.Asked(what, layer, head, kind, words, against, beam, file)
+    asked = looking.Asked(what, layer, head, kind, words, against, word, instead, beam, file)
     if trace is not None and (run is not None or text is not None or born):
         raise ConfigurationError("--trace takes the place of a run and a text: leave those out")
     if born:

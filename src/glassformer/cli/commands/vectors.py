@@ -35,12 +35,21 @@ def train(
     negatives: Annotated[int, count("random words for each neighbour")] = 5,
     epochs: Annotated[int, count("passes over the text")] = 5,
     least: Annotated[int, count("occurrences that a word needs to get a vector")] = 5,
+    sample: Annotated[
+        float,
+        typer.Option(
+            metavar="X",
+            help="occurrences of words that are more than this fraction of a text are skipped at random, the more "
+            "frequent the more often; 0: none",
+        ),
+    ] = 1e-3,
     capitals: Annotated[bool, typer.Option("--capitals", metavar="", help="King and king are different words")] = False,
     seed: Seed = 0,
 ) -> None:
     """Train a vector for each word of a text: Word2Vec, skip-gram with negative sampling. A line is a sentence.
 
     - `glassformer vectors train plays.txt --out vectors.txt`
+    - `glassformer vectors train small.txt --out vectors.txt --sample 0 --epochs 20`
     - `glassformer vectors train wiki.txt.gz --out vectors.txt --with gensim --width 300`
     """
     if program not in WITH:
@@ -51,7 +60,7 @@ def train(
     from glassformer.static import gensim_vectors, skip_gram, words_of, write_vectors
     from glassformer.static.skipgram import Settings
 
-    settings = Settings(width, window, negatives, epochs, least, seed=seed)
+    settings = Settings(width, window, negatives, epochs, least, sample, seed)
     sentences = [words_of(line, not capitals) for name in files for line in read_lines(name)]
     with bar("learning vectors", 2) as progress:
         learn: Any = gensim_vectors if program == "gensim" else skip_gram

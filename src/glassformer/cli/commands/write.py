@@ -1,4 +1,4 @@
-"""Commands that write text: `translate` and its other name `transform`, `generate`, `fill`."""
+"""Commands that write text: `translate` and its other name `transform`, `caption`, `generate`, `fill`."""
 
 from __future__ import annotations
 
@@ -70,6 +70,27 @@ def translate(
         was_cut=lambda outputs: outputs[0].cut,
         limit=limit,
         stream=pieces if stream else None,
+    )
+
+
+@reads_texts("caption")
+def caption(run: Any, beam: Beam = None, int8: Int8 = False) -> Template[Any, Any]:
+    """Say what is to be seen in images: a line for each with its name and its caption, in the same order.
+
+    Each TEXT is the name of an image file. Of a run for films it is an animation, or a folder of a film's images.
+
+    - `glassformer caption --run runs/scenes one.png two.png`
+    - `glassformer caption --run runs/films film.gif --beam 4 --json`
+    - `find pictures -name "*.jpg" | glassformer caption --run runs/scenes`
+    """
+    return Template(
+        doing="writing captions",
+        things="files",
+        check=run.item,
+        work=lambda images, progress: run.caption(images, beam=beam, int8=int8, progress=progress),
+        plain=lambda item, found: f"{item.text}\t{' '.join(found.text.split())}",
+        output=lambda found: found.text,
+        details=lambda found: {"score": found.score, "finished": found.finished},
     )
 
 

@@ -6,7 +6,7 @@ L layers, H heads, T tokens that look, S tokens that are looked at
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from glassformer.errors import InputError
 from glassformer.looking.analyses.tables import HeadScores, attention_names, attention_weights, frame, labels
 from glassformer.looking.points import layer_of
 from glassformer.looking.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def entropy(trace: Trace, kind: str, sentence: int = 0) -> HeadScores:
@@ -51,6 +54,12 @@ class Rollout:
     columns: list[str]  # S, tokens that were read; of "decoder.cross", those of the source
     prefix: Tensor | None = None  # (T, T), of "decoder.cross": how much of the tokens written before
     prefix_columns: list[str] | None = None
+
+    def figure(self) -> Figure:
+        """A map of what is in each token's vector."""
+        from glassformer.looking.plots import grids
+
+        return grids.rollout(self)
 
     def pandas(self) -> Any:
         """The shares as a DataFrame: a row for each token, a column for each that was read."""

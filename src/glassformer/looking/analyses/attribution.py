@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -27,6 +27,11 @@ from glassformer.looking.points import points_of
 from glassformer.looking.recording import record
 from glassformer.looking.trace import Groups, optional
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Token = int | str | Sequence[int] | None  # of each output that is explained
+Place = int | Sequence[int] | None
 TOGETHER = 16  # places on the path, or texts with a token less, that go through the model at once
 
 
@@ -66,6 +71,12 @@ class Attribution:
         stacks, groups = [self.stacks[group[0]] for group in self.groups], [[at] for at in range(len(columns))]
         return replace(self, values=values, columns=columns, stacks=stacks, groups=groups)
 
+    def figure(self) -> Figure:
+        """Bars for one output, a map for several."""
+        from glassformer.looking.plots import grids
+
+        return grids.attribution(self)
+
     def pandas(self) -> Any:
         """The numbers as a DataFrame: a row for each output, a column for each token that was read."""
         return optional("pandas").DataFrame(self.values.numpy(), index=self.rows, columns=self.columns)
@@ -74,15 +85,16 @@ class Attribution:
 def input_x_gradient(
     run: Looked,
     text: Any,
-    token: int | str | None = None,
-    position: int | None = None,
+    token: Token = None,
+    position: Place = None,
     against: int | str | None = None,
     written: Sequence[int] | None = None,
 ) -> Attribution:
     """Input times gradient: one backward pass for each output. Quick, but not complete, and blind where f is flat.
 
     `token` is what is explained, and `position` the place of the output: without them, what was written at every
-    place, or the likeliest label. A token is a number or as traces spell it ("▁Hund"), a label a name.
+    place, or the likeliest label. A token is a number or as traces spell it ("▁Hund"), a label a name. Several
+    positions, and a token for each, explain several outputs.
     """
     case = _Case(run, text, token, position, against, written)
     (gradients, outputs), zeros = case.gradients(case.inputs, 1), [torch.zeros_like(x) for x in case.inputs]
@@ -93,8 +105,8 @@ def input_x_gradient(
 def integrated_gradients(
     run: Looked,
     text: Any,
-    token: int | str | None = None,
-    position: int | None = None,
+    token: Token = None,
+    position: Place = None,
     against: int | str | None = None,
     written: Sequence[int] | None = None,
     steps: int = 128,
@@ -123,8 +135,8 @@ def integrated_gradients(
 def occlusion(
     run: Looked,
     text: Any,
-    token: int | str | None = None,
-    position: int | None = None,
+    token: Token = None,
+    position: Place = None,
     against: int | str | None = None,
     written: Sequence[int] | None = None,
     baseline: Tensor | None = None,
@@ -154,8 +166,8 @@ class _Case:
         self,
         run: Looked,
         text: Any,
-        token: int | str | None,
-        position: int | None,
+        token: Token,
+        position: Place,
         against: int | str | None,
         written: Sequence[int] | None,
     ) -> None:
@@ -169,7 +181,7 @@ class _Case:
         logits = logits[None] if self.whole else logits
         self.places = _places(position, len(logits), self.whole)
         expected = _written(run, self.forced, logits)
-        self.tokens = [expected[place] if token is None else _number(run, token, logits) for place in self.places]
+        self.tokens = _tokens(run, token, self.places, expected, logits)
         self.against = None if against is None else _number(run, against, logits)
 
     def begins(self, baseline: Tensor | None) -> list[Tensor]:
@@ -252,15 +264,17 @@ def _average(model: Any, name: str, x: Tensor) -> Tensor:
     return (embedding.weight.detach().float().mean(dim=0) * embedding.scale).cpu()  # type: ignore[no-any-return]
 
 
-def _places(position: int | None, length: int, whole: bool) -> list[int]:
+def _places(position: Place, length: int, whole: bool) -> list[int]:
     """The places of outputs that are explained."""
     if whole and position is not None:
         raise InputError("this model gives one answer for the whole text: leave position out")
     if position is None:
         return list(range(length))
-    if not -length <= position < length:
-        raise InputError(f"there is no position {position}: the output has {length}")
-    return [range(length)[position]]
+    some = [position] if isinstance(position, int) else list(position)
+    for each in some:
+        if not -length <= each < length:
+            raise InputError(f"there is no position {each}: the output has {length}")
+    return [range(length)[each] for each in some]
 
 
 def _written(run: Any, forced: Forced, logits: Tensor) -> list[int]:
@@ -269,6 +283,16 @@ def _written(run: Any, forced: Forced, logits: Tensor) -> list[int]:
     tokens = forced.written or []
     end = [run.special.end] if forced.written is not None and len(tokens) < len(likeliest) else []
     return [*tokens, *end, *likeliest[len(tokens) + len(end) :]][: len(likeliest)]
+
+
+def _tokens(run: Any, token: Token, places: list[int], expected: list[int], logits: Tensor) -> list[int]:
+    """The token or label that is explained at each place."""
+    if token is None:
+        return [expected[place] for place in places]
+    given = [token] * len(places) if isinstance(token, int | str) else list(token)
+    if len(given) != len(places):
+        raise InputError(f"there are {len(given)} tokens for {len(places)} positions: expected as many")
+    return [_number(run, each, logits) for each in given]
 
 
 def _number(run: Any, token: int | str, logits: Tensor) -> int:

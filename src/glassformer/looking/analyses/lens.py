@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,9 @@ from glassformer.looking.analyses.tables import labels, need, sentence_of
 from glassformer.looking.points import model_of
 from glassformer.looking.trace import Trace, optional
 from glassformer.parts.blocks import Decoder, Encoder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,12 @@ class Lens:
         """How many tokens are likelier than this one in each layer at each place, (L, T)."""
         return (self.logits > self.logits[..., token, None]).sum(dim=-1)
 
+    def figure(self) -> Figure:
+        """The likeliest token of each layer at each place, as a figure."""
+        from glassformer.looking.plots import grids
+
+        return grids.lens(self)
+
     def pandas(self) -> Any:
         """The likeliest tokens as a DataFrame: a row for each layer, a column for each place."""
         return optional("pandas").DataFrame(self.texts(), index=self.points, columns=self.tokens)
@@ -75,7 +84,7 @@ def logit_lens(model: Any, trace: Trace, sentence: int = 0) -> Lens:
     weight = next(inside.parameters())
     logits = head(stack.norm(x.to(weight))).float().cpu()
     logits = logits[:, None] if logits.dim() == 2 else logits  # (L, T, V)
-    return Lens(logits, names, _tokens(trace, names[0], logits, sentence), spelling_of(model))
+    return Lens(logits, names, _tokens(trace, names[0], logits, sentence), spelling_of(model, logits.shape[-1]))
 
 
 def last_stack(model: nn.Module, what: str) -> str:
@@ -88,8 +97,11 @@ def last_stack(model: nn.Module, what: str) -> str:
     return name
 
 
-def spelling_of(run: Any) -> Any:
-    """How a run spells the tokens or labels that its logits score; None: it is a model, or does not say."""
+def spelling_of(run: Any, width: int | None = None) -> Any:
+    """How a run spells the tokens or labels that its logits score; None: it is a model, or does not say.
+
+    Logits of a `width` below the vocabulary's are of places in a text, not of tokens.
+    """
     names = getattr(run, "labels", None)
     if names:
         return lambda ids: [names[each] for each in ids]
@@ -97,6 +109,8 @@ def spelling_of(run: Any) -> Any:
     if tokenizer is None:
         return None
     size = tokenizer.size
+    if width is not None and width < size:
+        return None
     return lambda ids: [tokenizer.tokens([each])[0] if each < size else str(each) for each in ids]
 
 

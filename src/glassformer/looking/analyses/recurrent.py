@@ -10,7 +10,7 @@ G gates, T tokens, S tokens before, W width of a state
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from torch import Tensor
 from glassformer.errors import InputError
 from glassformer.looking.analyses.tables import frame, labels, need, sentence_of
 from glassformer.looking.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 GATES = {"lstm": ("forget", "input", "output"), "gru": ("reset", "update")}
 
@@ -53,6 +56,12 @@ class Memory:
     def left(self) -> Tensor:
         """How large what is left of each token is, (T, S): the norm of its vector."""
         return self.vectors.square().sum(dim=-1).sqrt()
+
+    def figure(self) -> Figure:
+        """A map of what is left of each token at each later one."""
+        from glassformer.looking.plots import grids
+
+        return grids.memory(self)
 
     def pandas(self) -> Any:
         """`kept` as a DataFrame: a row for each token, a column for each token before it."""

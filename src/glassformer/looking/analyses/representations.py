@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,11 @@ from torch import Tensor
 
 from glassformer.errors import InputError
 from glassformer.looking.analyses.tables import Grid
+from glassformer.looking.points import model_of
 from glassformer.looking.trace import Trace, optional
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Traces = Trace | Sequence[Trace]
 STREAM = r"(embedding|0\.before|\d+\.after|\d+\.state|output)"
@@ -31,6 +35,12 @@ class PCA:
     tokens: list[str]  # N
     texts: list[int]  # N, which text each token is from
     explained: Tensor  # (L, C), the ratio of the variance in each direction
+
+    def figure(self) -> Figure:
+        """The tokens as points, for some of the layers."""
+        from glassformer.looking.plots import grids
+
+        return grids.components(self)
 
     def pandas(self) -> Any:
         """A DataFrame with a row for each layer and token, and a column for each direction."""
@@ -66,6 +76,19 @@ def _components(x: Tensor, components: int) -> tuple[Tensor, Tensor]:
     signs = chosen.gather(1, chosen.abs().argmax(dim=1, keepdim=True)).sign()
     ratio = sizes.square() / sizes.square().sum().clamp(min=1e-30)
     return (x @ (chosen * signs).T).float(), ratio[:components].float()
+
+
+def aligned(found: PCA) -> PCA:
+    """The same with each layer turned, or mirrored, towards the one before, so that tokens can be followed by eye.
+
+    By orthogonal Procrustes: R = U Vᵀ, where U S Vᵀ are the singular vectors of Xᵀ Y, with X the layer and Y the one
+    before. Directions are no principal components by themselves then; what all of them explain together stays.
+    """
+    rows = [found.values[0].double()]
+    for x in found.values[1:].double():
+        left, _, right = torch.linalg.svd(x.T @ rows[-1])
+        rows.append(x @ (left @ right))
+    return replace(found, values=torch.stack(rows).float())
 
 
 @dataclass(frozen=True)
@@ -104,6 +127,28 @@ def neighbours(traces: Traces, text: int, token: int, stack: str = "encoder", to
     near = [[tokens[each] for each in order] for order in orders]
     where = [[places[each] for each in order] for order in orders]
     return Neighbours(list(layers), tokens[own], near, where, torch.stack(cosines))
+
+
+def table_neighbours(model: Any, token: int, stack: str = "encoder", top: int = 5) -> list[tuple[int, float]]:
+    """The tokens of the vocabulary whose static vectors are nearest to that of a token, with the cosine of each."""
+    table = _table(model_of(model), stack)
+    if not 0 <= token < len(table):
+        raise InputError(f"there is no token {token}: the table has 0 to {len(table) - 1}")
+    if not 1 <= top < len(table):
+        raise InputError(f"there are {len(table) - 1} other tokens, not {top}")
+    cosine = F.cosine_similarity(table, table[token, None], dim=-1)  # (V)
+    cosine[token] = -torch.inf
+    best = cosine.topk(top)
+    return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+def _table(model: Any, stack: str) -> Tensor:
+    """The embedding's table of a stack, (V, D)."""
+    weight = getattr(getattr(getattr(model, stack, None), "embedding", None), "weight", None)
+    if weight is None:
+        raise InputError(f'the stack "{stack}" has no table of tokens')
+    found: Tensor = weight.detach().float().cpu()
+    return found
 
 
 def static_similarity(trace: Trace, stack: str = "encoder") -> Grid:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,9 @@ from glassformer.parts.blocks import EncoderBlock
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.norms import LayerNorm, PostNorm, PreNorm, RMSNorm, Scale
 from glassformer.parts.positions import NoPositions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BIASES = "biases"
 CLOSE = 1e-3  # how far a sum may be from the logit, as a part of it
@@ -51,7 +54,7 @@ def additions(trace: Trace, stack: str = "decoder", sentence: int = 0) -> Additi
         )
     norms, ratios, cosines = [], [], []
     for name in names:
-        before = _before(trace, name)
+        before = stream_before(trace, name)
         (stream,) = need(trace, "additions", before, keep=["output", "after", "before"])
         added, stream = sentence_of(trace[name], sentence), sentence_of(stream, sentence)  # (T, D)
         norms.append(added.norm(dim=-1))
@@ -62,7 +65,7 @@ def additions(trace: Trace, stack: str = "decoder", sentence: int = 0) -> Additi
     return Additions(*grids)
 
 
-def _before(trace: Trace, output: str) -> str:
+def stream_before(trace: Trace, output: str) -> str:
     """The name of the stream that a part's output is added to."""
     block, part, _ = output.rsplit(".", 2)
     if part == "self":
@@ -80,6 +83,12 @@ class LogitAttribution:
     token: str
     against: str | None
     position: int
+
+    def figure(self) -> Figure:
+        """Bars for all parts, in the order of the model."""
+        from glassformer.looking.plots import grids
+
+        return grids.parts(self)
 
     def pandas(self) -> Any:
         """The contributions as a Series by part."""
@@ -159,7 +168,7 @@ class Stream:
             self.add("positions")
         self.normalise(getattr(embedding, "norm", nn.Identity()))
         for layer, block in enumerate(self.stack.blocks):
-            for part, branch in _branches(block):
+            for part, branch in branches(block):
                 self.add_part(f"{layer}.{part}", branch, heads and part != "ff")
                 if isinstance(branch, PostNorm):
                     self.normalise(branch.norm)
@@ -229,7 +238,7 @@ class Stream:
         return (x[:, self.position] if axis == "head" else x[self.position]).double()
 
 
-def _branches(block: nn.Module) -> Iterator[tuple[str, Any]]:
+def branches(block: nn.Module) -> Iterator[tuple[str, Any]]:
     """The residual branches of a block in their order, by the names of their points."""
     b: Any = block
     if isinstance(block, EncoderBlock):

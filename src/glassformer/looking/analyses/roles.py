@@ -6,7 +6,7 @@ L layers, H heads, R roles, T tokens, N length of a stretch that is repeated, B 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from glassformer.looking.analyses.tables import HeadScores, attention_names, att
 from glassformer.looking.points import layer_of, model_of, points_of
 from glassformer.looking.recording import record
 from glassformer.looking.trace import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 WITHIN = ("previous", "next", "same", "duplicate", "first", "end")
 ACROSS = ("first", "end")
@@ -35,6 +38,12 @@ class Roles:
         if role not in self.roles:
             raise InputError(f'there is no role "{role}": there are {", ".join(self.roles)}')
         return HeadScores(self.values[self.roles.index(role)], self.points, self.heads)
+
+    def figure(self) -> Figure:
+        """A map of layers and heads for each role."""
+        from glassformer.looking.plots import grids
+
+        return grids.roles(self)
 
     def pandas(self) -> Any:
         """The scores as a DataFrame: a row for each head, named as layer.head, a column for each role."""

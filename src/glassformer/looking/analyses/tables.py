@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from torch import Tensor
 from glassformer.errors import InputError
 from glassformer.looking.points import find
 from glassformer.looking.trace import Trace, optional
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,12 @@ class Grid:
     values: Tensor  # (R, C)
     rows: list[str]
     columns: list[str]
+
+    def figure(self, title: str = "") -> Figure:
+        """A map of the numbers."""
+        from glassformer.looking.plots import grids
+
+        return grids.grid(self.values, self.rows, self.columns, title)
 
     def pandas(self) -> Any:
         """The numbers as a DataFrame, with the labels as index and columns."""
@@ -53,6 +62,12 @@ class HeadScores:
     def of(self, point: str, head: int) -> float:
         """The number of one head."""
         return float(self.values[self.points.index(find(point, self.points)), self.heads.index(head)])
+
+    def figure(self, title: str = "") -> Figure:
+        """A map of layers and heads."""
+        from glassformer.looking.plots import grids
+
+        return grids.scores(self, title)
 
     def pandas(self) -> Any:
         """The numbers as a DataFrame: a row for each layer, a column for each head."""

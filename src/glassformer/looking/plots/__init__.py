@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from glassformer.errors import InputError
 from glassformer.looking.plots import attention as _attention
 from glassformer.looking.plots import beam as _beam
 from glassformer.looking.plots import images as _images
@@ -18,7 +19,8 @@ from glassformer.looking.plots import vectors as _vectors
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from glassformer.looking.trace import Trace
+    from glassformer.looking.patching import Over
+    from glassformer.looking.trace import Origin, Trace
 
 
 class Plots:
@@ -68,8 +70,40 @@ class Plots:
     def patches(
         self, image: Any = None, layer: int | None = None, head: int | None = None, sentence: int = 0
     ) -> Figure:
-        """Which patches of an image the class token looks at, over the image if that is given."""
+        """Which patches of an image the class token looks at, or each word; over the image, if that is given."""
         return _images.patches(self._trace, image, layer, head, sentence)
+
+    def logit_lens(self, run: Any = None, sentence: int = 0) -> Figure:
+        """What the model would say after each layer; a trace from a file needs the run."""
+        from glassformer.looking.analyses.lens import logit_lens
+
+        if "logits" not in self._trace:
+            raise InputError("the logit lens is of tokens: take the trace before words(), with its logits")
+        return logit_lens(run or self._origin("the logit lens").run, self._trace, sentence).figure()
+
+    def attribution(self, word: str | None = None, instead: str | None = None) -> Figure:
+        """What was read that speaks for a word of the output, and not for another; without a word, for each."""
+        from glassformer.looking.analyses.why import why
+
+        origin = self._origin("attribution")
+        return why(origin.run, origin.item, word, instead, origin.written).figure()
+
+    def patching(self, against: Any, metric: Any = None, over: Over = "positions") -> Figure:
+        """Which place carries the difference to another text: see `gf.patching`.
+
+        The metric is the log-probability of what the run has answered, if none is given.
+        """
+        from glassformer.looking.patching import answer_metric, patching
+
+        origin = self._origin("patching")
+        usual, written = answer_metric(origin.run, origin.item, origin.written)
+        return patching(origin.run, origin.item, against, metric or usual, over, written=written).figure()
+
+    def _origin(self, what: str) -> Origin:
+        """The run that a trace is from, and what it worked on."""
+        if self._trace.origin is None:
+            raise InputError(f"{what} needs the run, and this trace does not know it: make the trace by run.look(text)")
+        return self._trace.origin
 
 
 def born(looks: Sequence[tuple[int, Trace]], kind: str | None = None, sentence: int = 0) -> Figure:

@@ -103,7 +103,7 @@ def names(labels: list[str]) -> list[str]:
 def name(label: object) -> str:
     """A token as a plot writes it; a dot in front is a space."""
     text = re.sub(r"[\n\r]", "↵", str(label)).replace("\t", "⇥")
-    text = text if text.strip() else "␣" * max(len(text), 1)
+    text = text if text.strip(" ▁") else "␣" * max(len(text), 1)
     text = re.sub(r"^[▁ ](?=.)|(?<=/)▁", "·", text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 

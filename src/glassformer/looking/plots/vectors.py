@@ -106,15 +106,20 @@ def flattened(x: Tensor) -> tuple[Tensor, list[float]]:
 
 
 def _map(axes: Any, vectors: Tensor, tokens: list[str]) -> None:
-    """Points with names; an arrow leads from each to the next."""
+    """Points with names; a line leads from each to the next."""
     points, parts = flattened(vectors)
+    axes.plot(points[:, 0].tolist(), points[:, 1].tolist(), color=GREY, linewidth=0.6, alpha=0.5, marker="", zorder=1)
+    scatter(axes, points, tokens, [BLUE] * len(tokens))
+    axes.set(xlabel=f"component 1 ({parts[0]:.0%} of the variance)", ylabel=f"component 2 ({parts[1]:.0%})")
+
+
+def scatter(axes: Any, points: Tensor, tokens: list[str], colours: list[str]) -> None:
+    """Points (T, 2) with names, which do not cover each other if there is room."""
     across, up = points[:, 0].tolist(), points[:, 1].tolist()
-    axes.plot(across, up, color=GREY, linewidth=0.6, alpha=0.5, marker="", zorder=1)
-    axes.scatter(across, up, color=BLUE, s=16, zorder=2)
+    axes.scatter(across, up, color=colours, s=16, zorder=2)
     for place, (text, offset) in enumerate(zip(tokens, _offsets(points, tokens), strict=True)):
         axes.annotate(text, (across[place], up[place]), offset, textcoords="offset points", parse_math=False)
     axes.margins(0.18)
-    axes.set(xlabel=f"component 1 ({parts[0]:.0%} of the variance)", ylabel=f"component 2 ({parts[1]:.0%})")
 
 
 def _offsets(points: Tensor, tokens: list[str]) -> list[tuple[int, int]]:
@@ -185,32 +190,4 @@ def gates(trace: Trace, stack: str | None, layer: int, sentence: int) -> Figure:
             wrapped(f"{trace.input} · gates of {found[0].rsplit('.gates', 1)[0]}", 90),
             fontsize=9.5, x=0.01, ha="left", parse_math=False,
         )  # fmt: skip
-    return figure
-
-
-def effects(found: Any) -> Figure:
-    """How much of the clean answer comes back by a patch at each place."""
-    from matplotlib.figure import Figure
-
-    check_size(len(found.points), len(found.labels))
-    labels = names(found.labels)
-    with chart_style(labels):
-        most = max(1.0, float(found.effects.abs().max()))
-        size = (3.4 + 0.55 * len(labels), 1.7 + 0.34 * len(found.points) + 0.07 * max(map(len, labels)))
-        figure = Figure(figsize=(max(size[0], 5), size[1]), layout="constrained")
-        axes = figure.subplots()
-        image = axes.imshow(found.effects.numpy(), cmap=TWO_SIDED, vmin=-most, vmax=most, aspect="auto")
-        axes.set_xticks(range(len(labels)), labels, rotation=30, ha="right", rotation_mode="anchor", parse_math=False)
-        axes.set_yticks(range(len(found.points)), found.points)
-        axes.grid(visible=False)
-        axes.tick_params(length=0)
-        for row, values in enumerate(found.effects.tolist()):
-            for column, value in enumerate(values):
-                if abs(value) >= 0.05:
-                    colour = "white" if abs(value) > 0.6 * most else "black"
-                    axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7.5, color=colour)
-        axes.set_xlabel("position" if found.over == "positions" else "head")
-        bar = figure.colorbar(image, ax=axes, label="what comes back: 0 nothing, 1 all", shrink=0.9)
-        bar.outline.set_visible(False)
-        axes.set_title("Patched from the clean text, one place at a time")
     return figure

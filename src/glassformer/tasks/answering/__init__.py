@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from glassformer.data import Assets, Context, Corpus, Encoded
 from glassformer.data.cleaning import folded
 from glassformer.data.examples import Question, to_line
+from glassformer.interop.huggingface import Checkpoint
+from glassformer.models.family import blueprint_of, longest
 from glassformer.recipe import Data, Recipe
 from glassformer.recipe.values import Count, Number, Switch
 from glassformer.tasks.answering.answerer import Answer as Answer
@@ -29,7 +31,7 @@ from glassformer.tasks.gathering import TextBatch, TextCollator
 from glassformer.tasks.losses import span_loss
 from glassformer.tasks.protocol import Learner, Loss
 from glassformer.tasks.run import Run
-from glassformer.tasks.task import Task
+from glassformer.tasks.task import Task, encodes_for
 
 MOST_TOKENS = 2**16  # of a window: rows also hold positions in it, in 16 bits at least
 
@@ -135,3 +137,13 @@ class AnsweringTask(Task):
 
     def collator(self, recipe: Recipe, corpus: Corpus, model: nn.Module) -> TextCollator:
         return TextCollator.of(corpus, model)
+
+    @classmethod
+    def adopts(cls, model: nn.Module) -> bool:
+        """An encoder with a head for the ends of an answer."""
+        return encodes_for(model, cls.answer)
+
+    def kept_of(self, checkpoint: Checkpoint) -> dict[str, dict[str, Any]]:
+        """Windows and questions that fit into what the model reads."""
+        fourth = max(1, (longest(blueprint_of(checkpoint.model)) or 4 * self.stride) // 4)
+        return {"task": {"stride": min(self.stride, fourth), "max_question": min(self.max_question, fourth)}}

@@ -21,11 +21,13 @@ from glassformer.evaluation import AnswerScores, answer_scores, best_threshold, 
 from glassformer.evaluation.answers import answer_statistics, word_f1
 from glassformer.evaluation.bootstrap import Statistic
 from glassformer.evaluation.judging import Judged
+from glassformer.looking.trace import Trace
 from glassformer.tasks.answering.asking import question_of
 from glassformer.tasks.answering.windows import Window, positions, windows_of
+from glassformer.tasks.encoding import TextEncoder
 from glassformer.tasks.losses import span_loss
-from glassformer.tasks.run import Evaluation, Progress, Run, in_batches
-from glassformer.tasks.showing import Sample, Score
+from glassformer.tasks.run import Evaluation, Progress, in_batches
+from glassformer.tasks.showing import Likely, Part, Reply, Sample, Score
 
 Asked = Sequence[tuple[str, str]]  # questions, contexts
 Examples = Sequence[tuple[str, str, Any]]  # questions, contexts, answers that people gave
@@ -154,7 +156,7 @@ class Found(NamedTuple):
     none: float
 
 
-class Answerer(Run):
+class Answerer(TextEncoder):
     """A trained model that answers: `run.answer([("Who wrote it?", "It was written by Ada.")])`."""
 
     opens_with: ClassVar[str] = "AutoModelForQuestionAnswering and AutoTokenizer"
@@ -271,6 +273,27 @@ class Answerer(Run):
     def item(self, text: str) -> tuple[str, str]:
         """A question and its context."""
         return question_of(text)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return ("question", "context")
+
+    def from_page(self, text: str) -> tuple[str, str]:
+        question, _, context = text.partition("\t")
+        return question_of(question, context)
+
+    def reply(self, text: tuple[str, str], trace: Trace) -> Reply:
+        """The context with the answer marked in it."""
+        found, context = self.answer([text])[0], text[1]
+        if not found.text:
+            return Reply((Part(context),), note=f"There is no answer in the context ({found.score:.0%}).")
+        words = Part(found.text, marked=True, likely=(Likely(found.text, found.score),))
+        parts = (Part(context[: found.start]), words, Part(context[found.end :]))
+        return Reply(tuple(part for part in parts if part.text))
+
+    def suggestion(self, example: Any) -> str:
+        """The question and its context: a context may have lines."""
+        return "\t".join(text.replace("\t", " ") for text in example[:2])
 
     def read(self, text: tuple[str, str]) -> list[int]:
         """A question and its context as the tokens that the model reads: of a long context, the first window."""

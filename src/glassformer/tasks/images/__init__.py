@@ -7,28 +7,26 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from torch import Tensor, nn
 
-from glassformer.data import Assets, BadRow, Context, Corpus, Encoded, Rows
+from glassformer.data import Assets, Context, Corpus, Encoded, Rows
 from glassformer.data.examples import Picture, Pixels
 from glassformer.data.store import Lengths
-from glassformer.errors import ConfigurationError, InputError
-from glassformer.models.family import Blueprint
 from glassformer.recipe import Recipe
-from glassformer.recipe.values import Count, Fraction, Number, Place, Switch, Whole
+from glassformer.recipe.values import Switch
+from glassformer.registry import FAMILIES
 from glassformer.tasks.images.classifier import ImageClassifier as ImageClassifier
-from glassformer.tasks.images.pictures import moved, normalised, pixels_of
+from glassformer.tasks.images.options import PictureTask
+from glassformer.tasks.images.pictures import moved, normalised, readable_pixels
 from glassformer.tasks.losses import class_loss
 from glassformer.tasks.protocol import Learner, Loss, Tensors
 from glassformer.tasks.run import Run
-from glassformer.tasks.task import Task
 
 NO_TEXT = "an image has no text"
 
@@ -101,24 +99,10 @@ class ImageCollator:
         return ImageBatch(normalised(pixels, self.mean, self.deviation), torch.from_numpy(labels))
 
 
-def _grey_or_three(colours: int) -> int:
-    if colours not in (1, 3):
-        raise ValueError(f"task.colours is {colours}: an image has 1 colour or 3")
-    return colours
-
-
-class ImagesTask(Task):
+class ImagesTask(PictureTask):
     """From an image to one of the labels in training. A model reads (pixel / 255 - mean) / deviation."""
 
     kind: Literal["images"]
-    size: Count = Field(32, description="pixels on each side")
-    colours: Annotated[Whole, AfterValidator(_grey_or_three)] = Field(
-        3, description="1: shades of grey; 3: red, green and blue"
-    )
-    others: Literal["resize", "refuse"] = Field("resize", description="what happens to images of another size")
-    mean: Fraction = Field(0.5, description="what is subtracted from each pixel, of 1")
-    deviation: Annotated[Number, Field(gt=0)] = Field(0.5, description="what each is then divided by")
-    shift: Place = Field(0, description="pixels that a training image is moved by at most, to each side")
     flip: Switch = Field(False, description="mirror every other training image, left to right")
 
     answer: ClassVar[str] = "image-classes"
@@ -142,28 +126,15 @@ class ImagesTask(Task):
     }
     drawn: ClassVar[set[str]] = {"mean", "deviation", "shift", "flip"}
     threads: ClassVar[bool] = True
+    counted_in: ClassVar[str] = "images"
     block: ClassVar[int] = 256
     Example: ClassVar[type[LabelledImage]] = LabelledImage
     loss: ClassVar[Loss] = staticmethod(image_loss)
     Run: ClassVar[type[Run]] = ImageClassifier
 
-    def check(self, recipe: Recipe) -> None:
-        """Images consist of whole patches, and not of words."""
-        model = recipe.model
-        if self.size % getattr(model, "patch", 1):
-            raise ValueError(f"task.size {self.size} does not divide into model.patch {model.patch}")
-
-    def check_checkpoint(self, blueprint: Blueprint) -> None:
-        """It expects images of one size."""
-        size, colours = blueprint.arguments["image"], blueprint.arguments["colours"]
-        if (size, colours) != (self.size, self.colours):
-            raise ConfigurationError(
-                f"model.pretrained expects {size} x {size} images: set task.size = {size} and task.colours = {colours}"
-            )
-
     def given(self, recipe: Recipe, vocabularies: tuple[int, ...], classes: int) -> dict[str, Any]:
         """The size of images, and their labels."""
-        return {"image": self.size, "colours": self.colours, "classes": classes, "answer": self.answer}
+        return {**self.image_given(), "classes": classes, "answer": self.answer}
 
     def file_source(self, path: str, recipe: Recipe) -> dict[str, Any]:
         """A folder of labels' folders."""
@@ -171,11 +142,7 @@ class ImagesTask(Task):
 
     def example(self, found: Picture) -> LabelledImage:
         """The pixels, read and fitted."""
-        try:
-            return LabelledImage(pixels_of(found.image, self), found.label, found.name)
-        except InputError as error:
-            known = f"{found.image}: " if isinstance(found.image, Path) else "the image: "
-            raise BadRow("unreadable images", str(error).removeprefix(known)) from None
+        return LabelledImage(readable_pixels(found.image, self), found.label, found.name)
 
     def split_key(self, example: LabelledImage) -> bytes:
         """The pixels."""
@@ -208,3 +175,10 @@ class ImagesTask(Task):
     def collator(self, recipe: Recipe, corpus: Corpus, model: nn.Module) -> ImageCollator:
         images = Images(corpus.splits["train"], self.size, self.colours)
         return ImageCollator(images, self.mean, self.deviation, self.shift, self.flip)
+
+    @classmethod
+    def adopts(cls, model: nn.Module) -> bool:
+        """A ViT with labels."""
+        blueprint: Any = getattr(model, "blueprint", None)
+        known = blueprint is not None and cls.answer in FAMILIES[blueprint.family].answers
+        return known and blueprint.arguments.get("classes") is not None

@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glassformer.data.examples import Pixels
+from glassformer.data.examples import Pixels, png_of
 from glassformer.errors import InputError
 from glassformer.interop.huggingface import Exported
 from glassformer.looking.patching import Forced
-from glassformer.tasks.images.pictures import normalised, pixels_of
+from glassformer.tasks.images.pictures import normalised, patch_names, picture_in, pixels_of
 from glassformer.tasks.labels import ClassEvaluation, Classified, Labeller, classified, number_of, predictions
 from glassformer.tasks.run import Progress, check_list
 
@@ -27,6 +27,7 @@ Complain = Callable[[str], None]
 class ImageClassifier(Labeller):
     """A trained model that classifies images: `run.classify(["one.png", "another.jpg"])`."""
 
+    reads_files: ClassVar[bool] = True
     reads_images: ClassVar[bool] = True
 
     def see(self, image: Any) -> Pixels:
@@ -37,6 +38,17 @@ class ImageClassifier(Labeller):
         """The image in a file of some name."""
         if not text.strip():
             raise InputError("the line is empty: expected the name of an image file")
+        return self.see(text)
+
+    def from_page(self, text: str) -> Pixels:
+        """The image in a data URL of a PNG or a JPEG."""
+        return picture_in(text, self.task)
+
+    def suggestion(self, example: Any) -> str:
+        """The image as a data URL."""
+        return f"data:image/png;base64,{png_of(self.pixels_of(example))}"
+
+    def picture(self, text: Any) -> Pixels:
         return self.see(text)
 
     def classify(self, items: Sequence[Any], progress: Progress | None = None) -> list[Classified]:
@@ -88,8 +100,7 @@ class ImageClassifier(Labeller):
 
     def forced(self, text: Any, written: Sequence[int] | None = None) -> Forced:
         """What the model takes to see an image; its patches are named by their row and column."""
-        side = range(self.task.size // self.model.blueprint.arguments["patch"])
-        names = ["class", *(f"{row + 1},{column + 1}" for row in side for column in side)]
+        names = patch_names(self.task.size // self.model.blueprint.arguments["patch"])
         return Forced((self._inputs([self.see(text)]),), {"encoder": [names]}, {})
 
     def name_of(self, example: Any) -> str:
@@ -103,20 +114,8 @@ class ImageClassifier(Labeller):
 
     def exported(self) -> Exported:
         """A ViT with a classification head, and how images are resized and scaled."""
-        task = self.task
         return Exported(
             opens_with="AutoModelForImageClassification and AutoImageProcessor",
             notes=self.notes,
-            preprocessor={
-                "image_processor_type": "ViTImageProcessor",
-                "do_convert_rgb": task.colours == 3,
-                "do_resize": task.others == "resize",
-                "size": {"height": task.size, "width": task.size},
-                "resample": 2,  # bilinear
-                "do_rescale": True,
-                "rescale_factor": 1 / 255,
-                "do_normalize": True,
-                "image_mean": [task.mean] * task.colours,
-                "image_std": [task.deviation] * task.colours,
-            },
+            preprocessor=self.task.preprocessor(),
         )

@@ -5,6 +5,9 @@ B images in a batch, S pixels on a side, C colours
 
 from __future__ import annotations
 
+import base64
+import io
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from threading import Lock
@@ -16,35 +19,85 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from glassformer.data.examples import Pixels, open_image
+from glassformer.data.examples import BadRow, Pixels, open_image
 from glassformer.errors import InputError
 from glassformer.files import check_file
 
 if TYPE_CHECKING:
-    from glassformer.tasks.images import ImagesTask
+    from glassformer.tasks.images.options import PictureTask
 
 MODES = {1: "L", 3: "RGB"}
 LARGE, ONE = 1 << 24, Lock()  # images of more pixels are read by one thread at a time, for the sake of memory
+MOST_FRAMES = 10_000  # of an animation
+DATA_URL = re.compile(r"data:image/(?:png|jpeg);base64,([A-Za-z0-9+/=]*)")
+SENT, MOST_LETTERS = ("PNG", "JPEG"), 8 << 20  # what a page may send: formats, and letters of base64
 DEEP = 257  # between shades of 16 bits and of 8: 65,535 is 255
 
 
-def read_picture(path: Path, task: ImagesTask) -> Pixels:
+def read_picture(path: Path, task: PictureTask) -> Pixels:
     """The pixels of an image file, turned as its camera says; of an animation, the first image."""
+    return read_film(path, task, 1)[0]
+
+
+def read_film(path: Path, task: PictureTask, most: int) -> list[Pixels]:
+    """The images of an animation, at most so many of them, drawn evenly; any other image file has one."""
+    return _read(path, str(path), task, most)
+
+
+def picture_in(text: str, task: PictureTask) -> Pixels:
+    """The pixels of an image that a page sends, as a data URL of a PNG or a JPEG."""
+    found = DATA_URL.fullmatch(text)
+    if found is None:
+        raise InputError("the image must be a PNG or a JPEG")
+    if len(found[1]) > MOST_LETTERS:
+        raise InputError(f"the image: its file is larger than {MOST_LETTERS * 3 // 4 >> 20} MB")
     try:
-        check_file(path)
-        with open_image(path, str(path)) as image, ONE if image.width * image.height > LARGE else nullcontext():
-            image.load()
-            return fitted(ImageOps.exif_transpose(image), task, str(path))
+        data = base64.b64decode(found[1], validate=True)
+    except ValueError:
+        raise InputError("the image: is damaged: it is not in base64") from None
+    return _read(io.BytesIO(data), "the image", task, 1, SENT)[0]
+
+
+def _read(
+    file: Path | io.BytesIO, name: str, task: PictureTask, most: int, formats: tuple[str, ...] = ()
+) -> list[Pixels]:
+    """At most so many images of a file."""
+    try:
+        if isinstance(file, Path):
+            check_file(file)
+        with open_image(file, name, formats) as image, ONE if image.width * image.height > LARGE else nullcontext():
+            found = []
+            for number in evenly(_count(image, name) if most > 1 else 1, most):
+                if number:
+                    image.seek(number)
+                image.load()
+                found.append(fitted(ImageOps.exif_transpose(image), task, name))
+            return found
     except UnidentifiedImageError:
-        raise InputError(f"{path}: is no image of a known format") from None
+        raise InputError(f"{name}: is no image of a known format") from None
     except (SyntaxError, ValueError, EOFError) as error:
-        raise error if isinstance(error, InputError) else InputError(f"{path}: is damaged: {error}") from None
+        raise error if isinstance(error, InputError) else InputError(f"{name}: is damaged: {error}") from None
     except OSError as error:  # from the disk, with a reason, or from a decoder
         what = f"cannot be read: {error.strerror}" if error.strerror else f"is damaged: {error}"
-        raise InputError(f"{path}: {what}") from None
+        raise InputError(f"{name}: {what}") from None
 
 
-def fitted(image: Image.Image, task: ImagesTask, name: str = "the image") -> Pixels:
+def _count(image: Image.Image, name: str) -> int:
+    """How many images an animation has; one with very many is refused."""
+    count = int(getattr(image, "n_frames", 1))
+    if count > MOST_FRAMES:
+        raise InputError(f"{name}: has {count:,} images: a film has at most {MOST_FRAMES:,}")
+    return count
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """The numbers of at most so many of `count` things in a row: all of them, or some at equal distances."""
+    if count <= most:
+        return list(range(count))
+    return [0] if most == 1 else [round(each * (count - 1) / (most - 1)) for each in range(most)]
+
+
+def fitted(image: Image.Image, task: PictureTask, name: str = "the image") -> Pixels:
     """An image as the recipe wants it: its colours, then its size, (S, S, C). What is transparent becomes white."""
     size = (task.size, task.size)
     if image.size != size and task.others == "refuse":
@@ -61,7 +114,7 @@ def fitted(image: Image.Image, task: ImagesTask, name: str = "the image") -> Pix
     return np.asarray(image, np.uint8).reshape(*size, task.colours)
 
 
-def pixels_of(image: Any, task: ImagesTask) -> Pixels:
+def pixels_of(image: Any, task: PictureTask) -> Pixels:
     """The pixels of an image: a path, one of Pillow's images, or an array of values from 0 to 255."""
     if isinstance(image, str | Path):
         return read_picture(Path(image), task)
@@ -72,6 +125,15 @@ def pixels_of(image: Any, task: ImagesTask) -> Pixels:
     if not isinstance(image, Image.Image):
         raise InputError(f"{image!r} is no image: name its file, or hand over an array or one of Pillow's")
     return fitted(image, task)
+
+
+def readable_pixels(image: Any, task: PictureTask) -> Pixels:
+    """The pixels of an image of a source; one that cannot be read is a bad row."""
+    try:
+        return pixels_of(image, task)
+    except InputError as error:
+        known = f"{image}: " if isinstance(image, Path) else "the image: "
+        raise BadRow("unreadable images", str(error).removeprefix(known)) from None
 
 
 def moved(pixels: Pixels, by: NDArray[np.int64]) -> Pixels:
@@ -87,3 +149,8 @@ def normalised(pixels: Pixels, mean: float, deviation: float) -> Tensor:
     """Pixels (B, S, S, C) from 0 to 255 as a model reads them, (B, C, S, S): around 0, and none of them large."""
     values = torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))).float()
     return (values / 255 - mean) / deviation
+
+
+def patch_names(side: int) -> list[str]:
+    """What the tokens of an image are called that has so many patches on a side: by their row and column."""
+    return ["class", *(f"{row + 1},{column + 1}" for row in range(side) for column in range(side))]

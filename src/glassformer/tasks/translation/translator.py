@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,95 +15,19 @@ import torch
 from numpy.typing import NDArray
 
 from glassformer.decoding import Choose
-from glassformer.evaluation import Rouge, Scores, drawn, perplexity, rouge, score
-from glassformer.evaluation.bootstrap import Statistic, ratio
+from glassformer.evaluation import drawn, perplexity, rouge
 from glassformer.evaluation.judging import BLEU, Judged
-from glassformer.evaluation.metrics import perplexities, rouge_of_each, score_statistics
 from glassformer.interop.huggingface import Exported
 from glassformer.looking.points import points
 from glassformer.looking.trace import Trace
 from glassformer.parts import quantise
 from glassformer.tasks.losses import row_losses
-from glassformer.tasks.run import Evaluation, Progress, by_length, check_list
-from glassformer.tasks.showing import Sample, Score
+from glassformer.tasks.run import Progress, by_length, check_list
+from glassformer.tasks.scoring import WrittenEvaluation, mean_loss
+from glassformer.tasks.showing import Sample
 from glassformer.tasks.writing import Output, SourceReader, output, pieces
 
 Pairs = Sequence[tuple[str, str]]  # sources, targets
-
-
-@dataclass(frozen=True)
-class TranslationEvaluation(Evaluation):
-    """How a run does on some pairs: the output for each different source, its references, and the loss of all pairs.
-
-    `scores` compare each output with all targets of its source.
-    """
-
-    sources: list[str]  # N
-    outputs: list[str]  # N
-    references: list[list[str]]  # N
-    pairs: int
-    losses: NDArray[np.float64]  # (2, N), -log p of all targets of a source, and how many tokens they have
-    rouge: Rouge | None = None  # if it was asked for
-
-    @cached_property
-    def scores(self) -> Scores:
-        """BLEU, chrF, exact match and edits."""
-        return score(self.outputs, self.references)
-
-    @property
-    def loss(self) -> float:  # type: ignore[override]
-        """-log p of a target token, on average."""
-        return _mean(self.losses)
-
-    @property
-    def perplexity(self) -> float:
-        """e to the loss: between how many equally likely tokens the model hesitates."""
-        return perplexity(self.loss)
-
-    def resampled(self) -> tuple[int, dict[str, Statistic]]:
-        loss, rouges = ratio(*self.losses), {}
-        if self.rouge is not None:
-            rouges = {name: ratio(each) for name, each in rouge_of_each(self.outputs, self.references).items()}
-        own = {"loss": loss, "perplexity": lambda counts: perplexities(loss(counts))}
-        return len(self.sources), {**own, **score_statistics(self.outputs, self.references), **rouges}
-
-    def summary(self) -> dict[str, float]:
-        scores = {name: getattr(self.scores, name) for name in ("bleu", "chrf", "exact", "edits")}
-        return {"loss": self.loss, "perplexity": self.perplexity, **scores, **self._rouge}
-
-    def facts(self) -> dict[str, Any]:
-        """The scores with their signatures; how many references a source has at least, and at most."""
-        counts = [len(some) for some in self.references]
-        own = {"pairs": self.pairs, "sources": len(self.sources), "references": [min(counts), max(counts)]}
-        return own | {"loss": self.loss, "perplexity": self.perplexity} | asdict(self.scores) | self._rouge
-
-    def table(self) -> list[Score]:
-        scores = self.scores
-        loss = f"(loss {self.loss:.4f}{self.interval('loss', '.4f')} per target token)"
-        edits = "per 100 words of the nearest reference"
-        return [
-            self.score("exact match", scores.exact, ".2%", "exact"),
-            self.score("BLEU", scores.bleu, ".2f", "bleu", note=scores.bleu_signature),
-            self.score("chrF", scores.chrf, ".2f", "chrf", note=scores.chrf_signature),
-            self.score("edits", scores.edits, ".2f", note=edits),
-            *(self.score(name.replace("rouge", "ROUGE-"), each, ".2f", name) for name, each in self._rouge.items()),
-            self.score("perplexity", self.perplexity, ".3f", note=loss),
-        ]
-
-    def lines(self) -> list[str]:
-        return [self._size, *(f"{each.name:12} {each}" for each in self.table())]
-
-    @property
-    def _size(self) -> str:
-        if self.pairs == len(self.sources):
-            return f"{self.pairs:,} pairs"
-        least, most = min(map(len, self.references)), max(map(len, self.references))
-        each = f"{least} to {most} references" if least < most else f"{most} reference{'s' * (most > 1)}"
-        return f"{self.pairs:,} pairs, {len(self.sources):,} sources, {each} each"
-
-    @property
-    def _rouge(self) -> dict[str, float]:
-        return asdict(self.rouge) if self.rouge is not None else {}
 
 
 class Translator(SourceReader):
@@ -164,7 +87,7 @@ class Translator(SourceReader):
         beam: int | None = None,
         int8: bool = False,
         rouge: bool | None = None,
-    ) -> TranslationEvaluation:
+    ) -> WrittenEvaluation:
         """Translate each source of some pairs once, and compare with all its targets.
 
         ROUGE is among the scores if it is asked for, or if training watched it.
@@ -176,7 +99,7 @@ class Translator(SourceReader):
         losses = self.losses(examples)
         rows = drawn(range(len(examples)), most, key=lambda row: examples[row][0])
         found = self._compared([examples[row] for row in rows], losses[:, rows], beam=1).summary()
-        return found | {"loss": (loss := _mean(losses)), "perplexity": perplexity(loss)}
+        return found | {"loss": (loss := mean_loss(losses)), "perplexity": perplexity(loss)}
 
     def _compared(
         self,
@@ -186,14 +109,14 @@ class Translator(SourceReader):
         int8: bool = False,
         wanted: bool | None = None,
         progress: Progress | None = None,
-    ) -> TranslationEvaluation:
+    ) -> WrittenEvaluation:
         """Outputs, references and summed losses of each different source, in the order of their first pairs."""
         numbers = {source: number for number, source in enumerate(dict.fromkeys(source for source, _ in pairs))}
         of_source = np.array([numbers[source] for source, _ in pairs], np.int64)
         references: list[dict[str, None]] = [{} for _ in numbers]  # each once, in their order
         for source, target in pairs:
             references[numbers[source]][target] = None
-        found = TranslationEvaluation(
+        found = WrittenEvaluation(
             sources=[*numbers],
             outputs=[each.text for each in self.translate([*numbers], beam, int8, progress)],
             references=[[*some] for some in references],
@@ -215,7 +138,7 @@ class Translator(SourceReader):
 
     def loss(self, pairs: Pairs, size: int = 64, int8: bool = False) -> float:
         """The mean of -log p over all target tokens, ends included, given the right tokens before each."""
-        return _mean(self.losses(pairs, size, int8))
+        return mean_loss(self.losses(pairs, size, int8))
 
     @torch.inference_mode()
     def losses(self, pairs: Pairs, size: int = 64, int8: bool = False) -> NDArray[np.float64]:
@@ -263,7 +186,7 @@ class Translator(SourceReader):
 
     # --- what is shown
 
-    def samples(self, examples: Pairs, found: TranslationEvaluation) -> list[Sample]:
+    def samples(self, examples: Pairs, found: WrittenEvaluation) -> list[Sample]:
         """Sources, outputs, and a reference of each: the output itself, if it is one."""
         rows = self.rows_shown([(source, "") for source in found.sources])
         each = ((found.sources[row], found.outputs[row], found.references[row]) for row in rows)
@@ -294,8 +217,3 @@ class Translator(SourceReader):
         if self.tokenizer is self.target:
             return found
         return replace(found, opens_with="AutoModelForSeq2SeqLM; its two tokenizers are separate files")
-
-
-def _mean(losses: NDArray[np.float64]) -> float:
-    """The loss of a token, of losses and numbers of tokens, (2, N)."""
-    return float(losses[0].sum() / max(losses[1].sum(), 1))

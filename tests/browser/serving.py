@@ -1,0 +1,57 @@
+"""A Studio on a free port of this machine, in a thread of the tests, and pages of it in a browser."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import sleep
+
+import uvicorn
+from playwright.sync_api import Browser, Page, expect
+
+from glassformer.studio.guards import Endpoint
+from glassformer.studio.run_pool import RunPool
+from glassformer.studio.server import create_app
+from glassformer.studio.starting import listen
+
+expect.set_options(timeout=20_000)  # a model may have to be loaded first
+
+
+@contextmanager
+def served(runs: Sequence[str | Path]) -> Iterator[str]:
+    """The address of a Studio with some runs, for as long as it is needed."""
+    taken = listen("127.0.0.1", 0)
+    endpoint = Endpoint.at("127.0.0.1", taken.getsockname()[1])
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(RunPool(runs, "cpu"), endpoint), log_level="warning", access_log=False)
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
+    thread.start()
+    while not server.started:
+        sleep(0.02)
+    yield endpoint.url
+    server.should_exit = True
+    thread.join(5)
+
+
+@contextmanager
+def visited(browser: Browser, url: str, width: int = 1280, height: int = 800, scheme: str = "light") -> Iterator[Page]:
+    """A page of a Studio; nothing may be complained about, and nothing asked of others."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,  # type: ignore[arg-type]
+        reduced_motion="reduce",
+    )
+    page, complaints, requests = context.new_page(), list[str](), list[str]()
+    page.set_default_timeout(20_000)
+    page.on("console", lambda said: complaints.append(said.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(url)
+    yield page
+    assert complaints == []
+    own = url.partition("#")[0]
+    assert [each for each in requests if not each.startswith((own, "data:", "blob:"))] == []
+    context.close()

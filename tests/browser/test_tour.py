@@ -1,0 +1,94 @@
+"""The tour drives the page with the model that ships, and what its texts say is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from every_task import EveryTask
+
+from .serving import served, visited
+
+TITLES = [
+    "Why attention",
+    "Query, key, value",
+    "Divided by √d",
+    "Softmax and weighted sum",
+    "Many heads",
+    "Positions",
+    "The mask",
+    "Cross-attention",
+    "Greedy decoding",
+    "Beam search",
+    "Now yours",
+]
+
+
+@pytest.fixture(scope="module")
+def studio(every_task: EveryTask) -> Iterator[str]:
+    with served([every_task.path("copy"), "en-de"]) as url:
+        yield url
+
+
+def framed(page: Page) -> None:
+    """Something is pointed at, and can be seen beside the card."""
+    frame = page.locator(".frame[aria-hidden]")
+    expect(frame).to_be_visible()
+    page.wait_for_timeout(300)  # until it has been scrolled to
+    box, card = frame.bounding_box(), page.get_by_role("dialog", name="tour").bounding_box()
+    size = page.viewport_size
+    assert box is not None
+    assert card is not None
+    assert size is not None
+    assert box["y"] < card["y"] or box["x"] > card["x"] + card["width"]
+    assert -10 <= box["y"] <= size["height"] - 60
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+@pytest.mark.parametrize(("width", "height", "scheme"), [(1280, 800, "light"), (390, 844, "dark")])
+def test_the_tour_goes_forward_and_back_and_can_be_left(
+    browser: Browser, studio: str, width: int, height: int, scheme: str
+) -> None:
+    with visited(browser, studio, width, height, scheme) as page:
+        page.get_by_role("button", name="Tour").click()
+        card = page.get_by_role("dialog", name="tour")
+        for number, title in enumerate(TITLES):
+            expect(card.locator("h2")).to_have_text(title)
+            framed(page)
+            if number < len(TITLES) - 1:
+                page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowLeft")
+        expect(card.locator("h2")).to_have_text("Beam search")
+        card.get_by_role("button", name="Back").click()
+        expect(card.locator("h2")).to_have_text("Greedy decoding")
+        link = page.url
+        page.keyboard.press("Escape")
+        expect(card).to_have_count(0)
+        expect(page.locator("header select")).to_have_value("en-de")
+    with visited(browser, link, width, height, scheme) as page:  # a link leads back into it
+        expect(page.get_by_role("dialog", name="tour").locator("h2")).to_have_text("Greedy decoding")
+        page.get_by_role("button", name="leave the tour").click()
+        expect(page.get_by_role("dialog", name="tour")).to_have_count(0)
+
+
+def test_what_the_tour_says_of_the_model_is_so(browser: Browser, studio: str) -> None:
+    def at(step: int) -> str:
+        return f'{studio}#run=en-de&options={{"tour":{{"step":{step}}}}}'
+
+    with visited(browser, at(0)) as page:
+        expect(page.locator(".readout h3").first).to_contain_text("Zinssätze")
+        expect(page.locator(".readout section").first.locator("li bdi")).to_contain_text(["interest", "rates"])
+    with visited(browser, at(2)) as page:
+        expect(page.locator(".unfolded aside")).to_contain_text("Score of")
+        expect(page.locator(".unfolded .tables")).to_contain_text("q · k / √64")
+    with visited(browser, at(6)) as page:
+        expect(page.locator("h2").first).to_contain_text("decoder self-attention")
+        expect(page.locator("[role=application] canvas")).to_be_visible()
+    with visited(browser, at(9)) as page:
+        expect(page.locator(".candidates li")).not_to_have_count(0)
+        assert page.locator(".candidates li").nth(1).evaluate("each => each.classList.contains('marked')")
+        outputs = page.locator(".search tbody td bdi")
+        expect(outputs).to_have_count(2)
+        assert outputs.nth(0).inner_text() != outputs.nth(1).inner_text()

@@ -1,0 +1,112 @@
+"""The Studio's view of every task and family is what the run itself says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+import labels
+from every_task import MADE, EveryTask
+from glassformer.looking import analyses
+from glassformer.looking.cells import cell_points
+from glassformer.looking.points import points
+from glassformer.studio.guards import Endpoint
+from glassformer.studio.items import LONGEST
+from glassformer.studio.run_pool import RunPool
+from glassformer.studio.server import create_app
+from tasks.test_replies import sent
+
+from .conftest import HOST, PORT
+from .test_views import ask
+
+
+@pytest.fixture(scope="module")
+def everyone(every_task: EveryTask) -> Iterator[TestClient]:
+    """A Studio with a run of every task."""
+    app = create_app(RunPool([every_task.path(name) for name in MADE], "cpu"), Endpoint("127.0.0.1", PORT))
+    with TestClient(app, base_url=HOST) as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_task_says_what_it_reads_and_answers_its_first_example(everyone: TestClient, name: str) -> None:
+    about = ask(everyone, "about", name).header
+    assert "read" in about["views"]
+    assert len(about["examples"][0].split("\t")) == len(about["fields"])
+    found = ask(everyone, "read", name, text=about["examples"][0])
+    reply = found.header["reply"]
+    assert reply["parts"] or reply["labels"] or reply["note"]
+    assert found.header["readings"]["pieces"] or found.header["cells"]
+
+
+def test_the_row_of_the_start_token_is_shown_first_where_a_label_is_read_from_it(everyone: TestClient) -> None:
+    assert ask(everyone, "read", "classification", text="my saw").header["first"]["row"] == 0
+    assert ask(everyone, "read", "tagging", text="the man sees a fish").header["first"]["row"] is None
+
+
+def test_a_language_model_writes_as_much_as_is_asked(everyone: TestClient, every_task: EveryTask) -> None:
+    run: Any = every_task("gpt2")
+    for length in (0, 3):
+        found = ask(everyone, "read", "gpt2", text="the old cat", length=length).header
+        written = run.generate(["the old cat"], length=length)[0].text.removeprefix("the old cat") if length else ""
+        assert found["output"] == written
+        (kind,) = found["readings"]["pieces"]
+        assert len(found["candidates"]) == len(kind["rows"])
+
+
+def test_an_image_is_shown_as_the_model_sees_it(everyone: TestClient, every_task: EveryTask) -> None:
+    run: Any = every_task("images")
+    image = labels.drawn("standing", 7).resize((64, 64))
+    found = ask(everyone, "read", "images", text=sent(image))
+    assert found.header["picture"]["side"] == 4
+    np.testing.assert_array_equal(found.arrays["pixels"], run.see(image))
+    again = ask(everyone, "read", "images", text=found.header["picture"]["seen"])
+    np.testing.assert_array_equal(again.arrays["pixels"], found.arrays["pixels"])
+    assert again.header["reply"] == found.header["reply"]
+
+
+def test_cells_have_the_gates_and_the_memory_of_the_analyses(everyone: TestClient, every_task: EveryTask) -> None:
+    run: Any = every_task("blind")
+    found, trace = ask(everyone, "read", "blind", text="a b c"), run.look("a b c", keep=cell_points(points(run)))
+    assert found.header["readings"] == {"pieces": []}
+    assert [cell["name"] for cell in found.header["cells"]] == ["encoder.0", "decoder.0"]
+    for stack in ("encoder", "decoder"):
+        gates, memory = analyses.gates(trace, stack=stack), analyses.memory(trace, stack=stack)
+        np.testing.assert_allclose(found.arrays[f"{stack}.0 gates"] / 255, gates.values, atol=1 / 255)
+        np.testing.assert_allclose(found.arrays[f"{stack}.0 kept"] / 65535, memory.kept, atol=1e-4)
+        state = 2 * (found.arrays[f"{stack}.0 state"] / 255) - 1
+        np.testing.assert_allclose(state, trace[f"{stack}.0.state"][0], atol=1 / 127)
+
+
+@pytest.mark.parametrize("view", ["read", "effects", "inside", "layers", "embeddings", "compare"])
+def test_no_view_opens_a_file_that_a_page_names(everyone: TestClient, view: str, tmp_path: Path) -> None:
+    file = tmp_path / "private.png"
+    labels.drawn("lying", 3).save(file)
+    more = {"compare": {"other": "images"}, "embeddings": {"stack": "encoder"}}
+    options = {"text": str(file), **more.get(view, {})}
+    response = everyone.post(f"/api/ask/{view}", json={"run": "images", "options": options})
+    assert response.status_code == 400, response.text
+    has_none = f'the run "images" has no view "{view}"'
+    assert response.json()["error"] in ("the image must be a PNG or a JPEG", has_none)
+
+
+@pytest.mark.parametrize(
+    ("run", "text", "message"),
+    [
+        ("images", "/etc/hostname", "the image must be a PNG or a JPEG"),
+        ("two texts", "only one", "this run was trained on two texts with a tab between: found 1"),
+        ("answering", "which colour", "the context is empty"),
+        ("classification", "saw " * LONGEST, f"the text has {4 * LONGEST:,} characters: {LONGEST:,} are read at most"),
+    ],
+)
+def test_what_a_run_cannot_read_is_refused_in_a_sentence(
+    everyone: TestClient, run: str, text: str, message: str
+) -> None:
+    response = everyone.post("/api/ask/read", json={"run": run, "options": {"text": text}})
+    assert response.status_code == 400
+    assert response.json()["error"] == message

@@ -1,0 +1,127 @@
+"""Make pictures of docs/looking that no single command makes: `.venv/bin/python tools/pictures.py [NAME…]`.
+
+Most are of the translator that ships. `gates` and `memory` are of runs/tags (`glassformer train tags --out runs/tags`),
+`induction` is from the saved notebook. Without names, all that can be made are made.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import glassformer as gf
+from glassformer.looking.style import save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "docs" / "looking" / "pictures"
+SENTENCES = ROOT / "tests" / "looking" / "alignments.tsv"
+TAGS = ROOT / "runs" / "tags"
+TEXT = "The woman saw the old man."
+BANKS = ["He sat on the bank.", "The bank is closed."]
+TAGGED = "the old fish can light the river"
+
+
+@cache
+def run() -> Any:
+    """The translator that ships."""
+    return gf.load("en-de")
+
+
+def entropy() -> Figure:
+    """Of each head of the encoder, over one sentence."""
+    trace = run().look(TEXT, keep="weights")
+    return gf.analyses.entropy(trace, "encoder.self").figure("Entropy of encoder self-attention (bits)")
+
+
+def distance() -> Figure:
+    """How far each head of the encoder looks, over one sentence."""
+    trace = run().look(TEXT, keep="weights")
+    return gf.analyses.distance(trace, "encoder.self").figure("Distance of encoder self-attention (tokens)")
+
+
+def errors() -> Figure:
+    """The alignment error rate of each head, over the sentences that were aligned by hand."""
+    rows = [line.split("\t") for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
+    traces = [gf.analyses.forced_trace(run(), source, target, "decoder.*.cross") for source, target, _ in rows]
+    gold = [gf.analyses.Gold.read(links) for *_, links in rows]
+    return gf.analyses.alignment_errors(traces, gold, row="read").figure("Error rate at the step that reads the word")
+
+
+def additions() -> Figure:
+    """What each part of the decoder adds, relative to the stream."""
+    found = gf.analyses.additions(run().look(TEXT), "decoder")
+    return found.ratio.figure("What each part adds to the stream, |o| / |x|")
+
+
+def pca() -> Figure:
+    """Two sentences about banks, layer by layer."""
+    return gf.analyses.pca(_banks()).figure()
+
+
+def static() -> Figure:
+    """How far each token is from its own embedding, layer by layer."""
+    return gf.analyses.static_similarity(_banks()[0]).figure("Cosine with the token's own embedding")
+
+
+def cka() -> Figure:
+    """How alike the layers of the encoder are, over all sentences that were aligned by hand."""
+    texts = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
+    keep = ["encoder.embedding", "encoder.*.before", "encoder.*.after"]
+    return gf.analyses.cka([run().look(text, keep=keep) for text in texts]).figure("Linear CKA of the encoder's layers")
+
+
+def _banks() -> list[gf.Trace]:
+    return [run().look(text, keep=["encoder.embedding", "encoder.*.before", "encoder.*.after"]) for text in BANKS]
+
+
+def gates() -> Figure:
+    """The gates of a trained LSTM over a sentence."""
+    return gf.load(TAGS).look(TAGGED).plot.gates()
+
+
+def memory() -> Figure:
+    """What the same LSTM's cell still has of each word."""
+    return gf.analyses.memory(gf.load(TAGS).look(TAGGED)).figure()
+
+
+FIGURES: dict[str, Callable[[], Figure]] = {
+    each.__name__: each for each in (entropy, distance, errors, additions, pca, static, cka, gates, memory)
+}
+
+
+def induction() -> None:
+    """The first picture of the notebook, as it was saved."""
+    notebook = json.loads((ROOT / "docs" / "notebooks" / "induction.ipynb").read_text(encoding="utf-8"))
+    outputs = (each.get("data", {}) for cell in notebook["cells"] for each in cell.get("outputs", []))
+    picture = next(each["image/png"] for each in outputs if "image/png" in each)
+    (PICTURES / "induction.png").write_bytes(base64.b64decode("".join(picture)))
+
+
+OTHERS: dict[str, Callable[[], None]] = {each.__name__: each for each in (induction,)}
+
+
+def main() -> int:
+    """Make all pictures, or those that are named."""
+    failed = 0
+    for name in sys.argv[1:] or [*FIGURES, *OTHERS]:
+        try:
+            if name in FIGURES:
+                save(FIGURES[name](), PICTURES / f"{name}.{'png' if name == 'gates' else 'svg'}")
+            else:
+                OTHERS[name]()
+        except gf.GlassformerError as error:
+            print(f"{name}: {error}")
+            failed = 1
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
