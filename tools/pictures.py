@@ -29,7 +29,7 @@ BANKS = ["He sat on the bank.", "The bank is closed."]
 MORE_BANKS = ["He sat on the bank of the river.", "The bank is closed today.", "She works for a bank.", "I need money."]
 STREAM = ["encoder.embedding", "encoder.*.before", "encoder.*.after"]
 SHORT = "The woman is old."
-CROSSED = 1  # the sentence aligned by hand whose words cross
+CROSSED = 6  # a sentence aligned by hand whose words cross
 TAGGED = "the old fish can light the river"
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from glassformer import models
 from glassformer.errors import InputError
 from glassformer.looking import analyses
-from glassformer.looking.analyses import Additions, Alignment, Attribution, Gates, Grid, Neighbours
+from glassformer.looking.analyses import PCA, Additions, Alignment, Attribution, Gates, Grid, Neighbours
 from glassformer.parts.schemes import alibi
 from looking.analyses.making import Reader
 
@@ -103,6 +103,17 @@ def test_a_picture_says_by_which_method_it_was_made(name: str, words: str) -> No
     several = getattr(analyses, name)(Reader("bert"), "")
     (label,) = [axes.get_ylabel() for axes in several.figure().axes if "logit" in axes.get_ylabel()]
     assert label == ("lost logit" if name == "occlusion" else "part of the logit")
+
+
+def test_names_of_points_cover_no_point_and_have_its_colour() -> None:
+    values = torch.tensor(
+        [[[0.0, 0.0], [1.0, 0.02], [10.0, 10.0]]]
+    )  # the second is where the first one's name would be
+    figure = PCA(values, ["encoder.embedding"], ["▁one", "▁two", "."], [0, 1, 1], torch.tensor([[0.9, 0.1]])).figure()
+    first, second, third = figure.axes[0].texts
+    assert [each.get_text() for each in (first, second, third)] == ["·one", "·two", "."]
+    assert first.get_position() != second.get_position()  # (4, 4) is the nearest place
+    assert first.get_color() != second.get_color() == third.get_color()
 
 
 def test_a_table_of_too_many_tokens_is_refused() -> None:

@@ -14,13 +14,14 @@ from torch import Tensor
 from glassformer.errors import InputError
 from glassformer.looking.plots.choosing import check_size, names, wrapped
 from glassformer.looking.points import stack_of
-from glassformer.looking.style import BLUE, GREY, MAP, ORANGE, TWO_SIDED, chart_style
+from glassformer.looking.style import BLACK, BLUE, GREY, MAP, ORANGE, TWO_SIDED, chart_style
 from glassformer.looking.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GATES = ("forget", "input", "output", "reset", "update")  # those that open and close, from 0 to 1
+DOT = 2.5  # half the size of a point
 FEWEST = 3  # tokens of which a map says something
 
 
@@ -115,19 +116,24 @@ def _map(axes: Any, vectors: Tensor, tokens: list[str]) -> None:
 
 
 def scatter(axes: Any, points: Tensor, tokens: list[str], colours: list[str]) -> None:
-    """Points (T, 2) with names, which do not cover each other if there is room."""
+    """Points (T, 2) with names, which cover neither each other nor a point if there is room.
+
+    Where points differ in colour, names have that of their point.
+    """
     across, up = points[:, 0].tolist(), points[:, 1].tolist()
     axes.scatter(across, up, color=colours, s=16, zorder=2)
+    inks = colours if len(set(colours)) > 1 else [BLACK] * len(tokens)
     for place, (text, offset) in enumerate(zip(tokens, _offsets(points, tokens), strict=True)):
-        axes.annotate(text, (across[place], up[place]), offset, textcoords="offset points", parse_math=False)
+        at = (across[place], up[place])
+        axes.annotate(text, at, offset, textcoords="offset points", color=inks[place], parse_math=False)
     axes.margins(0.18)
 
 
 def _offsets(points: Tensor, tokens: list[str]) -> list[tuple[int, int]]:
-    """Where the name of each point stands beside it, in dots: so that none covers another, if there is room."""
+    """Where the name of each point stands beside it, in dots: covering no other name or point, if there is room."""
     spans = (points.amax(dim=0) - points.amin(dim=0)).clamp_min(1e-9)
     placed = ((points - points.amin(dim=0)) / spans * torch.tensor([200.0, 170.0])).tolist()  # about as many dots
-    taken: list[tuple[float, float, float, float]] = []
+    taken = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in placed]
     found = []
     for (x, y), text in zip(placed, tokens, strict=True):
         width = 7.0 * len(text)
