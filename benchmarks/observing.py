@@ -11,11 +11,12 @@ a process wait, or runs slower for a while, spoils neither.
 
 They read pairs at once (forward), and write with 5 beams (beam). Small models show the most: a check takes as long in
 a large one, where all else takes longer. The checks are also counted: how many a forward pass makes, what one takes in
-a loop of its own, and what part of the CPU time of "without" that is. The last line is JSON: the CPU seconds, their
-ratios to "without", and the checks.
+a loop of its own, and what part of the CPU time of a pass that is (the smallest times of some). The last line is JSON:
+the CPU seconds, their ratios to "without", and the checks.
 
     python benchmarks/observing.py
     python benchmarks/observing.py --sizes base --rounds 11 --only without,nobody
+    python benchmarks/observing.py --checks
 """
 
 from __future__ import annotations
@@ -123,8 +124,8 @@ def race(workers: dict[str, Worker], rounds: int) -> tuple[dict[str, float], dic
     }
 
 
-def checks(size: Size) -> tuple[int, float]:
-    """How many points a forward pass has, each of which is a check, and the CPU seconds that one check takes."""
+def checks(size: Size, passes: int = 7) -> dict[str, float]:
+    """How many points a forward pass has, each of which is a check; the CPU seconds of a check, and of the pass."""
     from glassformer.parts.observing import Observable
 
     model, count = made(size), 0
@@ -139,14 +140,17 @@ def checks(size: Size) -> tuple[int, float]:
     source, target = torch.randint(FIRST, size.vocabulary, (2, PAIRS, LENGTH))
     with torch.inference_mode():
         model(source, target)
-    Observable.seen = seen  # type: ignore[method-assign]
+        Observable.seen = seen  # type: ignore[method-assign]
+        timer = timeit.Timer(lambda: model(source, target), timer=time.process_time)
+        whole = min(timer.repeat(repeat=passes, number=1))
     part, x = next(each for each in model.modules() if isinstance(each, Observable)), torch.zeros(1)
     timers = [
         timeit.Timer(code, timer=time.process_time, globals={"part": part, "x": x})
         for code in ('part.seen("output", x)', "x")
     ]
     with_check, without = (min(timer.repeat(repeat=9, number=CHECKS)) / CHECKS for timer in timers)
-    return count, with_check - without
+    check = with_check - without
+    return {"count": count, "check": check, "pass": whole, "ratio": count * check / whole}
 
 
 def main() -> None:
@@ -156,12 +160,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default=",".join(CONTENDERS), help="contenders, without among them")
+    parser.add_argument("--checks", action="store_true", help="only count the checks, and time one: seconds")
     chosen = parser.parse_args()
+    torch.set_num_threads(chosen.threads)
     found: dict[str, Any] = {"processor": processor(), "rounds": chosen.rounds, "threads": chosen.threads}
     with tempfile.TemporaryDirectory() as folder:
         without_points(Path(folder))
         for size in chosen.sizes.split(","):
-            for what, repeats in zip(("forward", "beam"), REPEATS[size], strict=True):
+            for what, repeats in zip(("forward", "beam"), REPEATS[size], strict=True) if not chosen.checks else ():
                 given = (folder, SIZES[size], what, repeats)
                 names = chosen.only.split(",")
                 workers = {
@@ -171,10 +177,9 @@ def main() -> None:
                 found[f"{size} {what}"] = {"seconds": seconds, "ratio": ratios}
                 shown = "  ".join(f"{name} {ratios[name]:.3f}" for name in names)
                 print(f"{size:6} {what:8} {1000 * seconds['without'] / repeats:7.1f} ms   {shown}", flush=True)
-            count, second = checks(SIZES[size])
-            part = count * second / (found[f"{size} forward"]["seconds"]["without"] / REPEATS[size][0])
-            found[f"{size} checks"] = {"count": count, "seconds": second, "part": part}
-            print(f"{size:6} checks   {count} of {1e9 * second:.0f} ns each: {100 * part:.3f} % of a forward pass")
+            each = found[f"{size} checks"] = checks(SIZES[size])
+            of = f"{1e9 * each['check']:.0f} ns each, of {1000 * each['pass']:.1f} ms"
+            print(f"{size:6} checks   {each['count']} of {of}: {100 * each['ratio']:.3f} % of a pass", flush=True)
     print(json.dumps(found))
 
 

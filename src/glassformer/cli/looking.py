@@ -165,7 +165,7 @@ def _show(view: View, thing: Any, choice: Choice, asked: Asked) -> None:
         out.print(picture, soft_wrap=True)
         return
     export(asked.file, view, thing, choice, title_of(thing))
-    if asked.ending in (".png", ".pdf") and (sentence := missing(_texts(thing))):
+    if asked.ending in PICTURES and (sentence := missing(_texts(thing))):
         notice(sentence)
     say(f"{asked.file} is written.")
 
