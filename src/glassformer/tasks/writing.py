@@ -176,7 +176,6 @@ class Writer(Run):
         tokens, keep = pad(rows, self.special.pad)
         return tokens.to(self.device), keep.to(self.device)
 
-
     def scored(self, ids: Sequence[int], written: list[int], logits: Tensor, limits: Limits) -> Steps:
         """What each token was chosen from, given the logits (T, V) of all steps after what was read."""
         score, logits = Scorer(limits, None, self.padded([ids]), greedily=True), logits.to(self.device)
