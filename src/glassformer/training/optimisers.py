@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from glassformer.recipe import Train
 
 NamedParameters = dict[str, nn.Parameter]
-Update = Callable[[float], None]  # changes the weights, with the learning rates times a factor
+Factor = float | Tensor
+Update = Callable[[Factor], None]  # changes the weights, with the learning rates times a factor
 
 
 class Optimiser:
@@ -43,7 +44,7 @@ class Optimiser:
         """The next update, with gradients divided by `divisor`; until it is called, nothing is changed."""
         updates = [method.prepare(divisor, bad) for method in self.methods]
 
-        def update(lr_factor: float) -> None:
+        def update(lr_factor: Factor) -> None:
             for each in updates:
                 each(lr_factor)
 
@@ -94,7 +95,7 @@ class Adam:
         return partial(self._update, divisor, bad)
 
     @torch.no_grad()
-    def _update(self, divisor: Tensor, bad: Tensor, lr_factor: float) -> None:
+    def _update(self, divisor: Tensor, bad: Tensor, lr_factor: Factor) -> None:
         for matrices in (True, False):
             names = [name for name, own in self.named.items() if (own.dim() > 1) == matrices and own.grad is not None]
             if names:
@@ -156,10 +157,10 @@ class Muon:
         return partial(self._update, momenta, directions, bad)
 
     @torch.no_grad()
-    def _update(self, momenta: list[Tensor], directions: list[Tensor], bad: Tensor, lr_factor: float) -> None:
+    def _update(self, momenta: list[Tensor], directions: list[Tensor], bad: Tensor, lr_factor: Factor) -> None:
         good = ~bad
         move, shrink = good * (-self.lr * lr_factor), 1 - good * (self.lr * lr_factor * self.weight_decay)
-        self.momenta = momenta
+        torch._foreach_copy_(self.momenta, momenta)  # in the same memory, for graphs that read it
         for stack, direction in zip(self.stacks, directions, strict=True):
             parameters: list[Tensor] = list(stack.values())
             factors = [math.sqrt(max(1, parameter.shape[0] / parameter.shape[1])) for parameter in parameters]
