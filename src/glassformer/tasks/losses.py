@@ -179,7 +179,7 @@ def consistent_loss(
     p, q = log_p.exp()
     divergences = ((p - q) * (log_p[0] - log_p[1])).sum(dim=-1)  # (N)
     each: Tensor = losses.sum(dim=0) / 2 + weight / 4 * divergences
-    return each.where(right != IGNORED, 0.0).sum()
+    return each.masked_fill(right == IGNORED, 0.0).sum()
 
 
 def class_loss(logits: Tensor, right: Tensor, smoothing: float = 0.0) -> Tensor:

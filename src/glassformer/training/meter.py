@@ -32,7 +32,7 @@ class Meter:
         """Add a step: its summed loss, number of targets, gradient norm, and whether it was skipped."""
         sums, skipped, in_a_row, worst = self.values[:2], self.values[2], self.values[3], self.values[4]
         count = tokens if isinstance(tokens, Tensor) else torch.full_like(loss, tokens)
-        sums += torch.where(bad, 0.0, torch.stack([loss, count]))
+        sums += torch.stack([loss, count]).masked_fill(bad, 0.0)
         skipped += bad
         in_a_row.add_(1).mul_(bad)
         torch.maximum(worst, in_a_row, out=worst)

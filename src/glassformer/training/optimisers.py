@@ -147,11 +147,11 @@ class Muon:
     @torch.no_grad()
     def prepare(self, divisor: Tensor, bad: Tensor) -> Update:
         """The next update; see Optimiser. To make matrices orthogonal takes most of a step."""
-        keep = torch.where(bad, 1.0, self.decay)
+        keep = torch.full_like(divisor, self.decay).masked_fill_(bad, 1.0)
         momenta, directions = [], []
         for stack, momentum in zip(self.stacks, self.momenta, strict=True):
             gradient = torch.stack([_wide(whole(_gradient(parameter))) for parameter in stack.values()])  # (M, R, C)
-            gradient = torch.where(bad, 0.0, gradient / divisor)
+            gradient = (gradient / divisor).masked_fill_(bad, 0.0)
             momenta.append((momentum * keep).add_(gradient))
             directions.append(orthogonal(gradient.add_(momenta[-1], alpha=self.decay)))
         return partial(self._update, momenta, directions, bad)

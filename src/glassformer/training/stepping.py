@@ -8,7 +8,7 @@ Both do the same arithmetic in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -155,8 +155,11 @@ def captured(work: Callable[[], None], pool: Any) -> Replay:
     graph.capture_begin(pool=pool, capture_error_mode="thread_local")  # other threads make batches meanwhile
     try:
         work()
-    finally:
-        graph.capture_end()
+    except BaseException:
+        with suppress(RuntimeError):  # which would hide what went wrong
+            graph.capture_end()
+        raise
+    graph.capture_end()
     return graph
 
 
