@@ -99,7 +99,7 @@ class Adam:
         for matrices in (True, False):
             names = [name for name, own in self.named.items() if (own.dim() > 1) == matrices and own.grad is not None]
             if names:
-                torch._foreach_add_([self.times[name] for name in names], (~bad).float())
+                torch._foreach_add_([self.times[name] for name in names], [(~bad).float()] * len(names))
                 torch._fused_adamw_(
                     [local(self.named[name]) for name in names],
                     [local(_gradient(self.named[name])) for name in names],
@@ -170,7 +170,7 @@ class Muon:
             ]
             learning = [parameter for parameter in parameters if parameter.grad is not None]
             if self.weight_decay and learning:
-                torch._foreach_mul_(learning, shrink)
+                torch._foreach_mul_(learning, [shrink.to(each.dtype) for each in learning])
             torch._foreach_add_(parameters, updates)
 
     def state(self) -> dict[str, Tensor]:
