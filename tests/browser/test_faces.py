@@ -18,7 +18,7 @@ from every_task import MADE, EveryTask
 from glassformer.decoding import Sampler
 from glassformer.looking import analyses
 from glassformer.looking.cells import cell_points
-from glassformer.looking.plots.choosing import name
+from glassformer.looking.plots.choosing import name as name_of
 from glassformer.looking.points import points
 
 from .serving import served, visited
@@ -127,8 +127,10 @@ def test_language_models_take_another_word(
         likely, ids = Sampler(2.0).likely(scores)
         shown = page.locator(".candidates .value").first.inner_text()
         assert float(shown) == pytest.approx(float(likely[0, 0]), abs=0.006)
-        other = int(ids[0, 1])
-        page.locator(".candidates li button").nth(0).click()  # what is written is no button
+        button = page.locator(".candidates li button").first  # what is written is none, nor is a special token
+        spelled = [name_of(each) for each in run.target.vocabulary]
+        other = next(each for each in ids[0].tolist() if spelled[each] == button.inner_text())
+        button.click()
         forced = run.look(text, length=20, prefix=[other])
         expect(page.locator(".output bdi")).to_have_text(" ".join(forced.output.split()))
         expect(page.locator(".chip", has_text="begins with")).to_be_visible()
@@ -166,7 +168,7 @@ def test_each_word_of_a_caption_looks_at_patches(
     with visited(browser, at(studio, "captioning")) as page:
         page.get_by_label("image file").set_input_files(file)
         words = page.get_by_role("group", name="words of the caption").get_by_role("button")
-        rows = [name(each) for each in trace.axes("decoder.0.cross")["token"]]
+        rows = [name_of(each) for each in trace.axes("decoder.0.cross")["token"]]
         expect(words).to_have_text(rows)
         words.nth(1).click()
         weights = trace["decoder.0.cross"][0].mean(dim=0)[1, 1:]  # (N)

@@ -36,7 +36,7 @@ def smoothed(logits: Tensor, right: Tensor, smoothing: float) -> tuple[Tensor, T
     """
     if not torch.compiler.is_compiling():
         if logits.is_cuda and TRITON:
-            from glassformer.tasks import loss_kernels
+            from glassformer.parts import loss_kernels
 
             return loss_kernels.smoothed(logits, right, smoothing, IGNORED)
         if not logits.is_cuda and bool((right == IGNORED).any()):
