@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--tags", metavar="RUN", help="a run of the recipe tags, in place of training one")
     chosen = parser.parse_args()
     run, found = gf.load("en-de"), {}
-    measures = {**MEASURED, "gates": partial(gates, tags=chosen.tags)}
+    measures: dict[str, Callable[[Any], Any]] = {**MEASURED, "gates": partial(gates, tags=chosen.tags)}
     for name in [chosen.only] if chosen.only else MEASURED:
         found[name] = measures[name](run)
         print(f"{name:8} {json.dumps(found[name])}", flush=True)
