@@ -120,17 +120,57 @@ class Scorer:
                 raise InputError(f"a prefix of {len(tokens)} tokens does not fit into max_length {limits.max_length}")
             for end in {*limits.ends} & {*tokens}:
                 raise InputError(f"a prefix contains the end token {end}: no token can follow it")
-        self._checked = False
+        self._checked: int | None = None  # the vocabulary that the limits were compared with
         self._histories = Histories(limits.start, inputs) if limits.looks_back else None
         # Created once, because a copy at each step would wait for the device.
         self._sequences = tables(limits.suppress_sequences, inputs[0].device)
         self._banned: dict[bool, Tensor] = {}  # by whether the output may end
+        self.ends = torch.tensor(limits.ends).to(inputs[0].device)
+        self._suppressed = torch.tensor([*limits.suppress], dtype=torch.long).to(inputs[0].device)
+
+    @property
+    def portable(self) -> bool:
+        """Whether `at` scores, which needs nothing from the host: no rule depends on what was written."""
+        limits = self.limits
+        alone = limits.forced_first is None or limits.start is not None  # a start token is a history of one token
+        looks_back = limits.suppress_sequences or limits.no_repeat_ngram or limits.repetition_penalty != 1
+        return self.prefix is None and alone and not looks_back
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What `at` depends on apart from its arguments."""
+        limits = self.limits
+        forced = limits.forced_first, limits.forced_last
+        return limits.ends, tuple(limits.suppress), limits.min_length > 0, forced, limits.renormalise
+
+    def ending(self, tokens: Tensor) -> Tensor:
+        """Which tokens end an output."""
+        if len(self.ends) == 1:
+            return tokens == self.ends
+        return (tokens[..., None] == self.ends).any(dim=-1)
+
+    def at(self, logits: Tensor, step: Tensor, bounds: Tensor) -> Tensor:
+        """Log-probabilities (B, k, V) of the next token, where nothing but the length so far, (1), has an effect.
+
+        `bounds` (2) are the least and the most tokens. All of it stays on the device.
+        """
+        limits = self.limits
+        scores = logits.log_softmax(dim=-1, dtype=torch.float32)
+        if len(self._suppressed):
+            scores.index_fill_(-1, self._suppressed, -torch.inf)
+        if limits.min_length:
+            ends = scores.index_select(-1, self.ends).masked_fill(step < bounds[:1], -torch.inf)
+            scores.index_copy_(-1, self.ends, ends)
+        if limits.forced_first is not None:
+            _force(scores, limits.forced_first, step == 0)
+        if limits.forced_last is not None:
+            _force(scores, limits.forced_last, step == bounds[1:] - 1)
+        return self._scaled(scores)
 
     def __call__(self, logits: Tensor, written: Tensor, sentences: Sequence[int]) -> Tensor:
         """Log-probabilities (B, k, V) of the next token of these sentences after those written so far, (B, k, t)."""
         length = written.shape[-1]
-        if not self._checked:
-            self._check(logits.shape[-1])
+        self.check(logits.shape[-1])
         history = None if self._histories is None else self._histories.after(written, sentences)  # (B, k, H)
         scores = self._log_probabilities(logits.float(), history)
         prefixed = [(row, token, scores[row, :, token].clone()) for row, token in self._prefixed(length, sentences)]
@@ -140,6 +180,10 @@ class Scorer:
                 raise InputError(f"the prefix token {token} has probability 0: it cannot be forced")
             scores[row] = -torch.inf
             scores[row, :, token] = score
+        return self._scaled(scores)
+
+    def _scaled(self, scores: Tensor) -> Tensor:
+        """Scores (B, k, V), which are written over, scaled to the sum 1 if the limits say so."""
         if self.limits.renormalise:  # where nothing is allowed, all stays -inf
             scores -= scores.logsumexp(dim=-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
         return scores
@@ -176,13 +220,23 @@ class Scorer:
         prefixes = [self.prefix[sentence] for sentence in sentences] if self.prefix else []
         return [(row, tokens[length]) for row, tokens in enumerate(prefixes) if length < len(tokens)]
 
-    def _check(self, vocabulary: int) -> None:
+    def check(self, vocabulary: int) -> None:
+        """Refuse limits and prefixes that this vocabulary does not allow."""
+        if self._checked == vocabulary:
+            return
         given = [0] if self.prefix is None else [len(tokens) for tokens in self.prefix]
         self.limits.check(vocabulary, min((each for each in given if each < self.limits.max_length), default=None))
         wrong = [token for tokens in self.prefix or () for token in tokens if not 0 <= token < vocabulary]
         if wrong:
             raise InputError(f"a prefix has the id {wrong[0]}, but the vocabulary has the ids 0 to {vocabulary - 1}")
-        self._checked = True
+        self._checked = vocabulary
+
+
+def _force(scores: Tensor, token: int, now: Tensor) -> None:
+    """Make one token certain in scores (B, k, V), which are written over, if this is the step for it, (1)."""
+    certain = scores[..., token].masked_fill(now, 0.0)
+    scores.masked_fill_(now, -torch.inf)
+    scores[..., token] = certain
 
 
 def _only(token: int, scores: Tensor) -> Tensor:

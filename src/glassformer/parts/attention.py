@@ -98,7 +98,9 @@ def fused_attention(
     if bias is None and not dropout and mask.window is None and suits(query, key, value, mask.allowed):
         return short_attention(query, key, value, mask.allowed, scale, mask.causal)
     table, empty, allowed, causal = bias, None, None, False
-    if mask.only_causal and bias is None and query.shape[2] == key.shape[2]:
+    if mask.added is not None and not mask.causal and mask.window is None:
+        table = mask.added if bias is None else bias + mask.added
+    elif mask.only_causal and bias is None and query.shape[2] == key.shape[2]:
         causal = True
     else:
         allowed = mask.table(query.shape[2], key.shape[2], query.device)

@@ -84,10 +84,14 @@ class Waves(nn.Module):
 
     def rows(self, position: Position, length: int) -> Tensor:
         """The waves of so many tokens that stand there: (T, D), (1, D) or (B, T, D)."""
-        needed = _highest(position, length) + 1
-        if needed > len(self.table):
-            self.table = self._table(2 * needed, like=self.table)
+        self.reserve(_highest(position, length) + 1)
         return _rows(self.table, position, length)
+
+    def reserve(self, positions: int) -> bool:
+        """Make the table long enough for so many positions."""
+        if positions > len(self.table):
+            self.table = self._table(2 * positions, like=self.table)
+        return True
 
 
 class Sinusoidal(Waves):
@@ -122,6 +126,10 @@ class Learned(nn.Module):
                 f"position {highest} is beyond the learned table, which has positions 0 to {self.length - 1}"
             )
         return x + _rows(self.weight[self.skip :], position, x.shape[1])
+
+    def reserve(self, positions: int) -> bool:
+        """Whether the table has so many positions."""
+        return positions <= self.length
 
 
 class Rotary(nn.Module, AttentionPositions):
@@ -222,6 +230,11 @@ def as_tensor(position: Position, length: int, device: torch.device) -> Tensor:
     return torch.full((1, 1), position, device=device)
 
 
+def reserve(model: nn.Module, positions: int) -> bool:
+    """Prepare the tables of a model for so many positions; whether all of them have so many."""
+    return all([part.reserve(positions) for part in model.modules() if isinstance(part, Waves | Learned)])
+
+
 def restarting(documents: Tensor) -> Tensor:
     """Positions (B, T) that begin anew with each document; documents (B, T) says which one each token is from."""
     positions = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
@@ -231,8 +244,13 @@ def restarting(documents: Tensor) -> Tensor:
 
 
 def _highest(position: Position, length: int) -> int:
-    """The highest position of all tokens. A tensor on an accelerator is waited for; the other forms cost nothing."""
+    """The highest position of all tokens. A tensor on an accelerator is waited for; the other forms cost nothing.
+
+    While a CUDA graph is captured nothing can be waited for: who captures has called `reserve`.
+    """
     if isinstance(position, Tensor):
+        if position.is_cuda and torch.cuda.is_current_stream_capturing():
+            return 0
         lowest, highest = (int(bound) for bound in position.aminmax())
     else:
         lowest, highest = (0, length - 1) if position is None else (position, position)
