@@ -6,11 +6,18 @@ On a GPU machine without pytest: `PYTHONPATH=src python tests/test_accelerator.p
 import copy
 import importlib.util
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 import glassformer as gf
+from glassformer.decoding import capturing
+from glassformer.models import gpt2, llama, t5
 from glassformer.parts import ALiBi, Mask, MultiHeadAttention, Rotary, attention, causal, fused_attention, padding
+from glassformer.parts.schemes import alibi, rotary
 from glassformer.parts.short_attention import suits
 
 if importlib.util.find_spec("pytest") is not None:
@@ -103,6 +110,103 @@ def test_decoding_gives_the_same_tokens_as_on_the_cpu() -> None:
     assert sampled == [each.tokens for each in gf.sample(there, *inputs, limits=LIMITS, seed=7)]
 
 
+FAMILIES = {
+    "transformer": lambda: gf.transformer(60, width=64, heads=4, layers=2, hidden=128, tie_output=False),
+    "rotary": lambda: gf.transformer(60, 64, 4, 2, 128, tie_output=False, positions=rotary, key_value_heads=2),
+    "alibi": lambda: gf.transformer(60, 64, 4, 2, 128, tie_output=False, positions=alibi),
+    "t5": lambda: t5(60, 64, 4, 2, 128, tie_output=False),
+    "gpt2": lambda: gpt2(60, 64, 4, 2, 128, length=128, tie_output=False),
+    "llama": lambda: llama(60, 64, 4, 2, 128, tie_output=False),
+}
+
+
+@contextmanager
+def eager() -> Iterator[None]:
+    """Without captured steps."""
+    supports, capturing.supports = capturing.supports, lambda device: False
+    try:
+        yield
+    finally:
+        capturing.supports = supports
+
+
+def random_model(name: str, seed: int) -> Any:
+    torch.manual_seed(seed)
+    model = FAMILIES[name]().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.double().cuda()  # in float32, two tokens that are nearly as likely would differ
+
+
+def all_outputs(model: Any, inputs: tuple[torch.Tensor, ...], limits: gf.Limits) -> list[Any]:
+    beams = gf.beam_search(model, *inputs, limits=limits, width=4, best=2)
+    early = gf.beam_search(model, *inputs, limits=limits, width=3, early_stopping="filled", length_penalty=0.6)
+    lines = gf.greedy(model, *inputs, limits=limits)
+    drawn = gf.sample(model, *inputs, limits=limits, seed=5, top_k=20, temperature=0.8)
+    every = gf.sample(model, *inputs, limits=limits, seed=6, top_p=0.9)
+    streamed = [event.token for event in gf.stream(model, *inputs, limits=limits)]
+    return [[[each.tokens for each in row] for row in (*beams, *early, lines, drawn, every)], streamed]
+
+
+def test_captured_decoding_gives_the_same_tokens_as_eager_decoding() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for name in FAMILIES:
+        start = None if name in {"gpt2", "llama"} else 1
+        for seed, limits in enumerate(
+            (
+                gf.Limits(start, 2, max_length=100),
+                gf.Limits(start, (2, 3), max_length=30, min_length=4, suppress=(5, 6), forced_last=2),
+                gf.Limits(start, 2, max_length=90, min_length=80),
+            )
+        ):
+            model = random_model(name, seed)
+            for batch in ([[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]], [[4]], [[7, 8]] * 2 + [[9, 4, 5]] * 19):
+                inputs = tuple(x.cuda() for x in gf.pad(batch))
+                found = all_outputs(model, inputs, limits)
+                with eager():
+                    assert found == all_outputs(model, inputs, limits), (name, seed, len(batch))
+            store = capturing._stores[model]
+            assert store.buckets, name
+            assert not store.refused, name
+
+
+def test_captured_steps_read_new_weights_and_survive_other_work() -> None:
+    model, other = random_model("transformer", 1), random_model("transformer", 2)
+    inputs = tuple(x.cuda() for x in gf.pad([[5, 6, 7], [8, 9]]))
+    limits = gf.Limits(1, 2, max_length=40)
+    gf.greedy(model, *inputs, limits=limits)
+    expected = [each.tokens for each in gf.greedy(other, *inputs, limits=limits)]
+    model.load_state_dict(other.state_dict())
+    junk = [torch.full((1 << 20,), float("nan"), device="cuda") for _ in range(20)]
+    del junk
+    assert [each.tokens for each in gf.greedy(model, *inputs, limits=limits)] == expected
+    model.bfloat16()
+    gf.greedy(model, *inputs, limits=limits)
+    model.double()
+    assert len(gf.greedy(model, *inputs, limits=limits)) == 2
+    one, two = (gf.stream(model, *inputs, limits=gf.Limits(1, 2, 40, 40)) for _ in range(2))
+    assert [next(one).token, next(one).token] == [next(two).token, next(two).token]
+    assert [event.token for event in one] == [event.token for event in two]
+
+
+def test_what_cannot_be_captured_is_decoded_and_the_model_still_works() -> None:
+    class Asking(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if float(x.sum()) < 1e30 else -x  # waits for the device
+
+    model = random_model("transformer", 1)
+    inputs = tuple(x.cuda() for x in gf.pad([[5, 6, 7], [8, 9]]))
+    with eager():
+        expected = [each.tokens for each in gf.greedy(model, *inputs, limits=LIMITS)]
+    model.decoder.norm = torch.nn.Sequential(model.decoder.norm, Asking())
+    assert [each.tokens for each in gf.greedy(model, *inputs, limits=LIMITS)] == expected
+    assert capturing._stores[model].refused
+    other = random_model("gpt2", 1)
+    assert len(gf.greedy(other, inputs[0], limits=gf.Limits(None, 2, 30))) == 2
+    assert not capturing._stores[other].refused
+
+
 def test_bf16_models_decode() -> None:
     model, source, keep = model_and_source()
     outputs = gf.beam_search(model.to("cuda", torch.bfloat16), source.cuda(), keep.cuda(), limits=LIMITS, width=4)
@@ -120,7 +224,13 @@ def test_bad_tokens_are_a_sentence_before_they_are_a_device_assert() -> None:
 
 
 if __name__ == "__main__":
+    failed = 0
     for name, test in list(globals().items()):
-        if name.startswith("test_"):
-            test()
-            sys.stdout.write(f"{name} passed\n")
+        if name.startswith("test_") and (len(sys.argv) < 2 or any(word in name for word in sys.argv[1:])):
+            try:
+                test()
+                sys.stdout.write(f"{name} passed\n")
+            except Exception:
+                failed += 1
+                sys.stdout.write(f"{name} FAILED\n{traceback.format_exc()}\n")
+    sys.exit(failed)

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.decoding.loop import Eager, Job, Rows, Runner, SomeSearch
+from glassformer.decoding.protocol import evaluating
 from glassformer.parts.cache import DecoderState
 from glassformer.parts.fixed_cache import FixedState, fixable
 from glassformer.parts.lora import using
@@ -193,7 +194,9 @@ def _capture(
             own.load(after)
             fixed.select(alone if beams is None else beams)
 
-        replay = _graph(step, store, job) if device.type == "cuda" else step
+        with evaluating(job.parts):
+            step()  # what it needs is allocated
+            replay = _graph(step, store) if device.type == "cuda" else step
     except (RuntimeError, NotImplementedError, TypeError):  # torch.OutOfMemoryError is a RuntimeError
         store.refused = True
         store.buckets.clear()
@@ -201,17 +204,14 @@ def _capture(
     return Bucket(key, sizes, fixed, own, replay, vocabulary, (kept, alone))
 
 
-def _graph(step: Callable[[], None], store: Store, job: Job) -> Callable[[], None]:
-    """A step as a graph, after two that warm up."""
-    from glassformer.decoding.protocol import evaluating
-
+def _graph(step: Callable[[], None], store: Store) -> Callable[[], None]:
+    """A step as a graph."""
     if store.pool is None:
         store.pool = torch.cuda.graph_pool_handle()
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream), evaluating(job.parts):
-        step()
-        step()
+    with torch.cuda.stream(stream):
+        step()  # libraries set up their workspaces for this stream
         torch.cuda.synchronize()
         graph.capture_begin(pool=store.pool, capture_error_mode="thread_local")
         try:

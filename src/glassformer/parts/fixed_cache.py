@@ -138,7 +138,9 @@ class FixedState(DecodingState):
             if cache.keys is not None and cache.values is not None:
                 keys, values = (x[:, :, :used].index_select(0, sentences) for x in (cache.keys, cache.values))
                 new.append(keys, values, self.slots.positions[:, :used].index_select(0, sentences))
-        memory = [each and KeyValues(*(x[:, :, :source].index_select(0, sentences) for x in each)) for each in self.memory]
+        memory = [
+            each and KeyValues(*(x[:, :, :source].index_select(0, sentences) for x in each)) for each in self.memory
+        ]
         return DecoderState(
             caches,
             memory,
