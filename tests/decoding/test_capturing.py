@@ -208,7 +208,7 @@ def test_a_sampler_goes_on_with_the_next_random_number_after_captured_steps(fixe
     model = talker(3, end_bias=1.0)
     inputs = pad([[2, 3, 4], [5], [6]])
     sampler = Sampler(temperature=1.5, seed=9)
-    written = [event for event in stream(model, *inputs, limits=LIMITS, choose=sampler)]
+    written = list(stream(model, *inputs, limits=LIMITS, choose=sampler))
     for sentence in range(3):
         used = sum(event.sentence == sentence for event in written)
         assert sampler.ahead(sentence, 1) == Sampler(seed=9).ahead(sentence, used + 1)[-1:]

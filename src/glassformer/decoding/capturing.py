@@ -145,7 +145,7 @@ def _power(number: int) -> int:
 
 
 def _sentences(number: int) -> int:
-    """A number of sentences for which there are buckets: 1, 2, 4, … 64, 96, 128, 192, …"""
+    """A number of sentences for which there are buckets: powers of two, and from 64 on what is half between them."""
     power = _power(number)
     return 3 * power // 4 if power > 64 and number <= 3 * power // 4 else power
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from glassformer.errors import InputError
 from glassformer.parts.cache import Cache, DecoderState, DecodingState, KeyValues
 from glassformer.parts.masks import Mask
 from glassformer.parts.observing import Watcher
@@ -162,8 +163,10 @@ def fixable(state: object) -> bool:
 
 
 def _rows_of(state: DecoderState) -> Tensor:
+    """A tensor with a row for each sentence."""
     rows = state.sample
-    assert rows is not None  # as `fixable` has found
+    if rows is None:
+        raise InputError("this state has read nothing yet: it does not say how many sentences there are")
     return rows
 
 

@@ -232,7 +232,8 @@ def as_tensor(position: Position, length: int, device: torch.device) -> Tensor:
 
 def reserve(model: nn.Module, positions: int) -> bool:
     """Prepare the tables of a model for so many positions; whether all of them have so many."""
-    return all([part.reserve(positions) for part in model.modules() if isinstance(part, Waves | Learned)])
+    enough = [part.reserve(positions) for part in model.modules() if isinstance(part, Waves | Learned)]
+    return all(enough)
 
 
 def restarting(documents: Tensor) -> Tensor:
