@@ -60,7 +60,7 @@ def searches(size: Size, sources: Outputs, beams: int, length: int) -> dict[str,
     theirs = marian(size).eval().cuda().bfloat16()
     torch.manual_seed(0)
     own = gf.transformer(size.vocabulary, size.width, size.heads, size.layers, size.hidden, tie_output=False)
-    model = own.eval().cuda().bfloat16()
+    model = gf.pack(own.eval().cuda().bfloat16())
     tokens, keep = (x.cuda() for x in gf.pad(sources, PAD))
     limits = gf.Limits(start=START, end=END, max_length=length, min_length=length)
     options: dict[str, Any] = {"num_beams": beams, "min_new_tokens": length, "max_new_tokens": length}
@@ -84,7 +84,7 @@ def writers(made: Any, tokens: torch.Tensor, length: int, sampled: bool) -> dict
     with tempfile.TemporaryDirectory() as folder:
         interop.save(made, folder)
         loaded = transformers.AutoModelForCausalLM.from_pretrained(folder).eval().cuda().bfloat16()
-    model, prompts = made.cuda().bfloat16(), tokens.cuda()
+    model, prompts = gf.pack(made.cuda().bfloat16()), tokens.cuda()
     limits = gf.Limits(start=None, end=END, max_length=length, min_length=length)
     options: dict[str, Any] = {"do_sample": True, "top_k": 50} if sampled else {"do_sample": False}
     options |= {"max_new_tokens": length, "min_new_tokens": length, "pad_token_id": 0, "eos_token_id": END}

@@ -85,7 +85,9 @@ def test_stopping_early_never_changes_the_answer(
 def settled(alpha: float, worst: float, highest: float) -> bool:
     """Whether a search stops after 2 of 7 tokens, where its worst finished output and its best beam score so."""
     scorer = Scorer(Limits(START, END, max_length=7), None, (torch.zeros(1, 1, dtype=torch.long),), greedily=False)
-    search = Beams.begin(Rules(scorer, 2, 1, alpha, "never"), torch.zeros(1, 1, dtype=torch.long), steps=7)
+    search = Beams.begin(
+        Rules(scorer, 2, 1, alpha, "never"), torch.zeros(1, 1, dtype=torch.long), scorer.history(0), steps=7
+    )
     search = replace(search, step=torch.tensor([1]))
     return bool(search.settled(torch.tensor([worst], dtype=torch.float64), torch.tensor([highest])))
 

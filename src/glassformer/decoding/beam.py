@@ -33,11 +33,11 @@ from glassformer.decoding.protocol import (
     NOT_FINITE,
     Generator,
     Hypothesis,
-    evaluating,
     first_of,
     first_tokens,
     parts_of,
 )
+from glassformer.decoding.starting import start
 from glassformer.errors import ConfigurationError, InputError, NonFiniteError
 
 EVERY = 4  # captured steps before the host looks which sentences are done
@@ -71,14 +71,14 @@ def beam_search(
         known = ", ".join(get_args(EarlyStopping))
         raise ConfigurationError(f"early_stopping must be one of {known}, not {early_stopping!r}")
     source, parts = first_of(inputs), parts_of(model)
-    with evaluating(parts):
-        state = model.start(*inputs)
+    state = start(model, parts, inputs)
     watcher = getattr(state, "watcher", None)
     watchers = [tell for tell in (watch, watcher and watcher.expand) if tell is not None]
     collected = best if early_stopping == "never" else width
     scorer = Scorer(limits, prefix, inputs, greedily=False)
     rules = Rules(scorer, width, collected, length_penalty, early_stopping, tuple(watchers))
-    search = Beams.begin(rules, first_tokens(state, limits.start, len(source), source.device))  # (B, 1)
+    first = first_tokens(state, limits.start, len(source), source.device)  # (B, 1)
+    search = Beams.begin(rules, first, scorer.history(0))
     found: dict[int, list[Hypothesis]] = {}
 
     def read(search: Beams, rows: Rows, length: int) -> Rows:

@@ -23,7 +23,7 @@ from glassformer.decoding.limits import Limits, Scorer
 from glassformer.decoding.loop import Rows
 from glassformer.decoding.paths import Expansion, Paths
 from glassformer.decoding.protocol import Hypothesis
-from glassformer.decoding.tables import Tables
+from glassformer.decoding.tables import Tables, empty_history
 from glassformer.errors import ConfigurationError
 
 EarlyStopping = Literal["never", "estimated", "filled"]
@@ -68,7 +68,7 @@ class Beams(Tables):
 
     axes: ClassVar[Mapping[str, int | None]] = {
         **dict.fromkeys(("step", "bounds"), None),
-        **dict.fromkeys(("tokens", "scores", "done", "broken", "best_scores", "best_places"), 0),
+        **dict.fromkeys(("tokens", "scores", "done", "broken", "best_scores", "best_places", "history"), 0),
         **dict.fromkeys(("codes", "each", "totals", "ranks"), 1),
     }
     steps: ClassVar[tuple[str, ...]] = ("codes", "each", "totals", "ranks")
@@ -88,10 +88,11 @@ class Beams(Tables):
     each: Tensor  # (t, B, C): the log-probability of its token
     totals: Tensor  # (t, B, C): and of all its tokens
     ranks: Tensor  # (t, B, k): the candidates that are the next beams
+    history: Tensor  # (B, k, H): what rules that look back read, the latest last
     paths: Paths | None = None  # the beams with all their tokens, where somebody needs them
 
     @classmethod
-    def begin(cls, rules: Rules, tokens: Tensor, steps: int = 0) -> Beams:
+    def begin(cls, rules: Rules, tokens: Tensor, history: Tensor, steps: int = 0) -> Beams:
         """The search before its first step, which reads tokens (B, 1), or (B, k) where it has all its beams already."""
         (rows, width), device = tokens.shape, tokens.device
         scores = torch.full((rows, width), -torch.inf, device=device)
@@ -116,7 +117,8 @@ class Beams(Tables):
             each=table,
             totals=table.clone(),
             ranks=table[..., : rules.width].long(),
-            paths=Paths.empty(rows, device) if rules.watchers or not rules.scorer.portable else None,
+            history=history,
+            paths=Paths.empty(rows, device) if rules.watchers or rules.scorer.prefix is not None else None,
         )
 
     def check(self, vocabulary: int) -> None:
@@ -130,7 +132,7 @@ class Beams(Tables):
     def advance(self, logits: Tensor) -> tuple[Beams, Tensor]:
         """The search after one step, given the logits (B, k, V); and which beams the next ones continue, (B, k)."""
         rules, width, many = self.rules, self.rules.width, self.rules.candidates
-        each, tokens = largest(self._scored(logits), many)  # (B, k, C)
+        each, tokens = self._likeliest(logits)  # (B, k, C)
         totals, chosen = (self.scores[:, :, None] + each).flatten(1).topk(min(many, each[0].numel()), dim=-1)  # (B, C)
         parents = chosen // each.shape[-1]
         tokens, each = tokens.flatten(1).gather(1, chosen), each.flatten(1).gather(1, chosen)
@@ -144,21 +146,23 @@ class Beams(Tables):
         after = replace(
             self,
             step=self.step + 1,
-            tokens=tokens.gather(1, ranks),
+            tokens=(going_on := tokens.gather(1, ranks)),
             scores=scores,
             done=self.done | self.settled(best_scores[:, -1], scores[:, 0]) | last,
             broken=self.broken | (totals[:, 0].isnan() & ~self.done),
             best_scores=best_scores,
             best_places=best_places,
+            history=_continued(self.history, beams := parents.gather(1, ranks), going_on),
             paths=paths,
         )
-        return after, parents.gather(1, ranks)
+        return after, beams
 
-    def _scored(self, logits: Tensor) -> Tensor:
-        """Log-probabilities (B, k, V) of what may come next."""
-        if self.paths is not None and not self.rules.scorer.portable:
-            return self.rules.scorer(logits, self.paths.tokens, self.sentences)
-        return self.rules.scorer.at(logits, self.step, self.bounds)
+    def _likeliest(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities and tokens of the likeliest continuations of each beam, (B, k, C) each."""
+        scorer, count = self.rules.scorer, self.rules.candidates
+        if scorer.prefix is not None and self.paths is not None:
+            return largest(scorer(logits, self.paths.tokens, self.sentences), count)
+        return scorer.likeliest(logits, self.step, self.bounds, self.history, count)
 
     def _write(self, **new: Tensor) -> None:
         """Keep what was considered in this step; a vocabulary may have fewer tokens than the tables have columns."""
@@ -232,7 +236,7 @@ class Beams(Tables):
     def empty(self, sentences: int, steps: int) -> Beams:
         """A search by the same rules for so many sentences and steps, which has all its beams already."""
         tokens = torch.zeros(sentences, self.rules.width, dtype=torch.long, device=self.tokens.device)
-        return Beams.begin(self.rules, tokens, steps)
+        return Beams.begin(self.rules, tokens, empty_history(self, tokens, steps), steps)
 
     def load(self, other: Beams) -> None:
         width = self.tokens.shape[1]
@@ -244,7 +248,8 @@ class Beams(Tables):
         if other.tokens.shape[1] < width:  # before the first step there is one beam
             missing = (0, width - 1)
             scores = F.pad(other.scores, missing, value=-torch.inf)
-            other = replace(other, tokens=other.tokens.expand(-1, width), scores=scores)
+            past = other.history.expand(-1, width, -1)
+            other = replace(other, tokens=other.tokens.expand(-1, width), scores=scores, history=past)
         super().load(other)
 
     def prepare(self, rows: Rows, length: int, steps: int) -> None:
@@ -259,3 +264,11 @@ class Beams(Tables):
         some += [x[:length].index_select(1, chosen) for x in (self.codes, self.each, self.totals, self.ranks)]
         record = Record(*(x.cpu().numpy() for x in some), self.rules.width)
         return hypotheses(record, self.rules.limits.ends)
+
+
+def _continued(history: Tensor, beams: Tensor, tokens: Tensor) -> Tensor:
+    """The histories (B, k, H) of the next beams: those that they continue, and a token each, (B, k)."""
+    if not history.shape[-1]:
+        return history.expand(-1, beams.shape[1], -1)
+    past = history.gather(1, beams[:, :, None].expand(-1, -1, history.shape[-1]))
+    return torch.cat((past[..., 1:], tokens[..., None]), dim=-1)

@@ -37,7 +37,7 @@ SHORTEST = 8  # tokens: for fewer, capturing takes longer than it saves
 FIRST_STEPS = 32  # the room of the first bucket; with one beam, twice as much
 BUCKETS = 12  # that are kept for a model
 
-_lock = threading.RLock()
+lock = threading.RLock()
 
 
 @dataclass
@@ -61,6 +61,7 @@ class Store:
     buckets: list[Bucket] = field(default_factory=list)
     pool: Any = None  # memory for what a step computes, which all graphs share: only one of them is at work at a time
     refused: bool = False  # a capture has failed
+    readings: dict[tuple[int, ...], Any] = field(default_factory=dict)  # by sizes; see `starting`
 
     def take(self, key: tuple[Any, ...], sizes: tuple[int, int, int]) -> Bucket | None:
         """The smallest bucket that is large enough, and not much too large."""
@@ -84,7 +85,7 @@ class Store:
         del self.buckets[:-BUCKETS]
 
 
-_stores: WeakKeyDictionary[nn.Module, Store] = WeakKeyDictionary()
+stores: WeakKeyDictionary[nn.Module, Store] = WeakKeyDictionary()
 
 
 def supports(device: torch.device) -> bool:
@@ -95,14 +96,14 @@ def supports(device: torch.device) -> bool:
 def captured(job: Job, state: Any, search: SomeSearch, rows: Rows, length: int) -> Captured | None:
     """A runner of captured steps for sentences that have `length` tokens already; None where it is not possible."""
     remaining, key = job.most - length, search.key
-    if key is None or remaining < SHORTEST or not _plain(job, search.tokens.device) or not fixable(state):
+    if key is None or remaining < SHORTEST or not plain(job.parts, search.tokens.device) or not fixable(state):
         return None
     sizes, steps = _sizes(state, search, remaining, length)
     highest = int(state.position.max()) if isinstance(state.position, Tensor) else state.position
     if not reserve(job.model, highest + min(steps, remaining)):  # type: ignore[arg-type]
         return None  # learned positions may not suffice: step by step, an output may end in time
-    with _lock:
-        store = _store(job.model)  # type: ignore[arg-type]
+    with lock:
+        store = store_of(job.model)  # type: ignore[arg-type]
         if store.refused:
             return None
         bucket = store.take(key, sizes)
@@ -117,13 +118,13 @@ def captured(job: Job, state: Any, search: SomeSearch, rows: Rows, length: int) 
     return Captured(job, store, bucket, rows, state)
 
 
-def _plain(job: Job, device: torch.device) -> bool:
+def plain(parts: list[nn.Module], device: torch.device) -> bool:
     """Whether nothing but the model's own parts is at work in a step."""
-    if not job.parts or not supports(device) or torch.is_autocast_enabled(device.type):
+    if not parts or not supports(device) or torch.is_autocast_enabled(device.type):
         return False
     return not any(
         part._forward_hooks or part._forward_pre_hooks or (isinstance(part, Observable) and part.observe is not None)
-        for part in job.parts
+        for part in parts
     )
 
 
@@ -135,33 +136,33 @@ def _sizes(state: DecoderState, search: SomeSearch, remaining: int, length: int)
         steps = remaining
     slots = _rounded(state.slots + beams * steps)
     source = max((each.keys.shape[2] for each in state.memory if each is not None), default=0)
-    sizes = _sentences(len(search.tokens)), slots, max(32, _power(source)) if source else 1
+    sizes = bucket_size(len(search.tokens)), slots, max(32, power_of_two(source)) if source else 1
     return sizes, (slots - state.slots) // beams
 
 
-def _power(number: int) -> int:
+def power_of_two(number: int) -> int:
     """The next power of two."""
     return 1 << max(0, number - 1).bit_length()
 
 
-def _sentences(number: int) -> int:
+def bucket_size(number: int) -> int:
     """A number of sentences for which there are buckets: powers of two, and from 64 on what is half between them."""
-    power = _power(number)
+    power = power_of_two(number)
     return 3 * power // 4 if power > 64 and number <= 3 * power // 4 else power
 
 
 def _rounded(number: int) -> int:
     """A number of slots for which there are buckets: multiples of 32, and of an eighth of a power of two."""
-    step = max(32, _power(number) // 8)
+    step = max(32, power_of_two(number) // 8)
     return -(-number // step) * step
 
 
-def _store(model: nn.Module) -> Store:
+def store_of(model: nn.Module) -> Store:
     """The buckets of a model, none if its weights have moved."""
     weights = _weights(model)
-    store = _stores.get(model)
+    store = stores.get(model)
     if store is None or store.weights != weights:
-        store = _stores[model] = Store(weights)
+        store = stores[model] = Store(weights)
     return store
 
 
@@ -194,9 +195,11 @@ def _capture(
             own.load(after)
             fixed.select(alone if beams is None else beams)
 
+        if store.pool is None and device.type == "cuda":
+            store.pool = torch.cuda.graph_pool_handle()
         with evaluating(job.parts):
             step()  # what it needs is allocated
-            replay = _graph(step, store) if device.type == "cuda" else step
+            replay = graph_of(step, store.pool) if device.type == "cuda" else step
     except (RuntimeError, NotImplementedError, TypeError):  # torch.OutOfMemoryError is a RuntimeError
         store.refused = True
         store.buckets.clear()
@@ -204,16 +207,14 @@ def _capture(
     return Bucket(key, sizes, fixed, own, replay, vocabulary, (kept, alone))
 
 
-def _graph(step: Callable[[], None], store: Store) -> Callable[[], None]:
-    """A step as a graph."""
-    if store.pool is None:
-        store.pool = torch.cuda.graph_pool_handle()
+def graph_of(step: Callable[[], None], pool: Any) -> Callable[[], None]:
+    """Work that was done once as a graph, which takes memory from a pool."""
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         step()  # libraries set up their workspaces for this stream
         torch.cuda.synchronize()
-        graph.capture_begin(pool=store.pool, capture_error_mode="thread_local")
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             step()
         finally:
@@ -222,7 +223,7 @@ def _graph(step: Callable[[], None], store: Store) -> Callable[[], None]:
     return graph.replay
 
 
-class Captured:
+class Captured(Runner):
     """Repeats a captured step."""
 
     def __init__(self, job: Job, store: Store, bucket: Bucket, rows: Rows, state: DecoderState) -> None:
@@ -246,7 +247,7 @@ class Captured:
     def keep(self, rows: Rows, length: int) -> Runner:
         """Stay as long as there are slots, and as a smaller bucket would not be much faster."""
         self.rows = rows
-        few = self.bucket.sizes[0] >= 256 and 4 * _sentences(len(rows)) <= self.bucket.sizes[0]
+        few = self.bucket.sizes[0] >= 256 and 4 * bucket_size(len(rows)) <= self.bucket.sizes[0]
         if self._free and not few:
             return self
         chosen = torch.tensor([row for row, _ in rows], device=self.search.tokens.device)
@@ -260,5 +261,5 @@ class Captured:
     def close(self, sound: bool) -> None:
         """Give the bucket back; not after an error, since memory with numbers that are not finite spoils the next."""
         if sound:
-            with _lock:
+            with lock:
                 self.store.put(self.bucket)

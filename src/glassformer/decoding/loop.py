@@ -129,7 +129,7 @@ def decode(job: Job, state: Any, search: SomeSearch, read: Read) -> Generating[N
         runner.close(sound)
 
 
-class Eager:
+class Eager(Runner):
     """Takes one step after the other, in whatever memory the model's own state has."""
 
     def __init__(self, job: Job, state: Any, search: SomeSearch, rows: Rows) -> None:

@@ -1,6 +1,6 @@
 """Stepwise decoding: greedy and sampling append one token at a time; `stream` yields tokens as they are chosen.
 
-B sentences, V vocabulary, t length so far
+B sentences, V vocabulary, t length so far, H length of the longest history
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from glassformer.decoding.protocol import (
     NOT_FINITE,
     Generator,
     Hypothesis,
-    evaluating,
     first_of,
     first_tokens,
     parts_of,
 )
 from glassformer.decoding.sampling import Sampler
-from glassformer.decoding.tables import Tables
+from glassformer.decoding.starting import start
+from glassformer.decoding.tables import Tables, empty_history
 from glassformer.errors import InputError, NonFiniteError
 
 Choose = Callable[[Tensor, Sequence[int]], Tensor]  # log-probabilities (B, V) of some sentences to tokens (B)
@@ -52,7 +52,7 @@ class Line(Tables):
 
     axes: ClassVar[Mapping[str, int | None]] = {
         **dict.fromkeys(("step", "bounds"), None),
-        **dict.fromkeys(("tokens", "done"), 0),
+        **dict.fromkeys(("tokens", "done", "history"), 0),
         **dict.fromkeys(("written", "scores", "draws"), 1),
     }
     steps: ClassVar[tuple[str, ...]] = ("written", "scores", "draws")
@@ -67,10 +67,11 @@ class Line(Tables):
     written: Tensor  # (t, B): the tokens
     scores: Tensor  # (t, B): their log-probabilities
     draws: Tensor  # (t, B): the random numbers that draw them, if a captured step draws
+    history: Tensor  # (B, 1, H): what rules that look back read, the latest last
     captured: bool = False
 
     @classmethod
-    def begin(cls, scorer: Scorer, choose: Choose, tokens: Tensor, steps: int = 0) -> Line:
+    def begin(cls, scorer: Scorer, choose: Choose, tokens: Tensor, history: Tensor, steps: int = 0) -> Line:
         """Before the first step, which reads tokens (B, 1)."""
         rows, device, limits = len(tokens), tokens.device, scorer.limits
         table = torch.zeros(steps, rows, device=device)
@@ -85,6 +86,7 @@ class Line(Tables):
             written=table.long(),
             scores=table,
             draws=table if device.type == "mps" else table.double(),
+            history=history,
         )
 
     def check(self, vocabulary: int) -> None:
@@ -98,12 +100,15 @@ class Line(Tables):
         self.written.index_copy_(0, self.step, chosen[None])
         self.scores.index_copy_(0, self.step, scores.gather(1, chosen[:, None]).view(1, -1))
         done = self.done | self.scorer.ending(chosen) | (self.step == self.bounds[1] - 1)
-        return replace(self, step=self.step + 1, tokens=chosen[:, None], done=done), None
+        past = self.history
+        if past.shape[-1]:
+            past = torch.cat((past[..., 1:], chosen[:, None, None]), dim=-1)
+        return replace(self, step=self.step + 1, tokens=chosen[:, None], done=done, history=past), None
 
     def _scored(self, logits: Tensor) -> Tensor:
         """Log-probabilities (B, 1, V) of what may come next."""
-        if self.scorer.portable:
-            return self.scorer.at(logits, self.step, self.bounds)
+        if self.scorer.prefix is None:
+            return self.scorer.at(logits, self.step, self.bounds, self.history)
         so_far = self.written[: int(self.step)].T[:, None]  # (B, 1, t)
         return self.scorer(logits, so_far, self.sentences)
 
@@ -115,14 +120,15 @@ class Line(Tables):
     @property
     def key(self) -> tuple[Any, ...] | None:
         """What captured steps depend on; None: a step needs the host."""
-        if not self.scorer.portable or not (self.choose is most_likely or isinstance(self.choose, Sampler)):
+        if self.scorer.prefix is not None or not (self.choose is most_likely or isinstance(self.choose, Sampler)):
             return None
         return "line", self.choose.key if isinstance(self.choose, Sampler) else None, self.scorer.key
 
     def empty(self, sentences: int, steps: int) -> Line:
         """The same for so many sentences and steps, to be captured."""
         tokens = torch.zeros(sentences, 1, dtype=torch.long, device=self.tokens.device)
-        return replace(Line.begin(self.scorer, self.choose, tokens, steps), captured=True)
+        history = empty_history(self, tokens, steps)
+        return replace(Line.begin(self.scorer, self.choose, tokens, history, steps), captured=True)
 
     def keep(self, rows: Tensor, sentences: list[int]) -> Line:
         return replace(super().keep(rows, sentences), captured=False)
@@ -159,8 +165,7 @@ def _written(
 ) -> Iterator[Written]:
     """The tokens of each step, which may come a few steps at a time."""
     source, parts, ends = first_of(inputs), parts_of(model), {*limits.ends}
-    with evaluating(parts):
-        state = model.start(*inputs)
+    state = start(model, parts, inputs)
     scorer = Scorer(limits, prefix, inputs, greedily=True)
     events: list[Written] = []
     seen = 0
@@ -178,7 +183,8 @@ def _written(
         seen = length
         return rows
 
-    search = Line.begin(scorer, choose, first_tokens(state, limits.start, len(source), source.device))
+    first = first_tokens(state, limits.start, len(source), source.device)  # (B, 1)
+    search = Line.begin(scorer, choose, first, scorer.history(0))
     decoding = decode(Job(model, parts, limits.max_length, every), state, search, read)
     for _ in decoding:
         for event in events:
