@@ -80,14 +80,15 @@ CONTENDERS = {"generate": theirs, "ours": ours}
 
 def on_gpu(wish: argparse.Namespace) -> None:
     """The same on a GPU, greedy and sampling."""
-    from on_gpu import compared, writers
+    from on_gpu import compared, language_models, writers
 
     report: dict[str, Any] = {"benchmark": "generate", "device": torch.cuda.get_device_name()}
     for family in wish.families.split(","):
+        models = language_models(model(family))
         for batch in (1, 64):
             for sampled in (False, True):
                 what = f"{family}/{'sampling' if sampled else 'greedy'}/{batch}"
-                contenders = writers(model(family), prompts(batch, wish.prompt), wish.length, sampled)
+                contenders = writers(models, prompts(batch, wish.prompt), wish.length, sampled)
                 report[what] = compared(what, contenders, batch * wish.length)
     print(json.dumps(report))
 

@@ -8,6 +8,7 @@ took, capturing included.)
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import time
 from collections.abc import Callable
@@ -55,12 +56,18 @@ def eagerly(write: Callable[[], Any]) -> Callable[[], Any]:
     return without
 
 
-def searches(size: Size, sources: Outputs, beams: int, length: int) -> dict[str, Callable[[], Any]]:
-    """Translators of one size: `generate`, ours, and ours without captured steps."""
+@functools.cache
+def translators(size: Size) -> tuple[Any, Any]:
+    """Translators of one size: that of `transformers`, and ours."""
     theirs = marian(size).eval().cuda().bfloat16()
     torch.manual_seed(0)
     own = gf.transformer(size.vocabulary, size.width, size.heads, size.layers, size.hidden, tie_output=False)
-    model = gf.pack(own.eval().cuda().bfloat16())
+    return theirs, gf.pack(own.eval().cuda().bfloat16())
+
+
+def searches(size: Size, sources: Outputs, beams: int, length: int) -> dict[str, Callable[[], Any]]:
+    """Translators of one size: `generate`, ours, and ours without captured steps."""
+    theirs, model = translators(size)
     tokens, keep = (x.cuda() for x in gf.pad(sources, PAD))
     limits = gf.Limits(start=START, end=END, max_length=length, min_length=length)
     options: dict[str, Any] = {"num_beams": beams, "min_new_tokens": length, "max_new_tokens": length}
@@ -77,14 +84,19 @@ def searches(size: Size, sources: Outputs, beams: int, length: int) -> dict[str,
     return {"generate": generate, "ours": ours, "ours-eager": eagerly(ours)}
 
 
-def writers(made: Any, tokens: torch.Tensor, length: int, sampled: bool) -> dict[str, Callable[[], Any]]:
-    """Language models with the same weights: `generate`, ours, and ours without captured steps."""
+def language_models(made: Any) -> tuple[Any, Any]:
+    """Language models with the same weights: that of `transformers`, and ours."""
     import transformers
 
     with tempfile.TemporaryDirectory() as folder:
         interop.save(made, folder)
         loaded = transformers.AutoModelForCausalLM.from_pretrained(folder).eval().cuda().bfloat16()
-    model, prompts = gf.pack(made.cuda().bfloat16()), tokens.cuda()
+    return loaded, gf.pack(made.cuda().bfloat16())
+
+
+def writers(models: tuple[Any, Any], tokens: torch.Tensor, length: int, sampled: bool) -> dict[str, Callable[[], Any]]:
+    """`generate`, ours, and ours without captured steps."""
+    (loaded, model), prompts = models, tokens.cuda()
     limits = gf.Limits(start=None, end=END, max_length=length, min_length=length)
     options: dict[str, Any] = {"do_sample": True, "top_k": 50} if sampled else {"do_sample": False}
     options |= {"max_new_tokens": length, "min_new_tokens": length, "pad_token_id": 0, "eos_token_id": END}
