@@ -19,6 +19,7 @@ import torch
 import glassformer as gf
 from glassformer import interop
 from glassformer.decoding import capturing
+from glassformer.parts.guard import usable, use_triton
 from peers import END, PAD, START, Size, marian
 
 Outputs = list[list[int]]
@@ -65,6 +66,26 @@ def translators(size: Size) -> tuple[Any, Any]:
     return theirs, gf.pack(own.eval().cuda().bfloat16())
 
 
+def without_triton(write: Callable[[], Any]) -> Callable[[], Any]:
+    """The same with PyTorch's own kernels; what was captured with others is put aside meanwhile."""
+    own: dict[Any, Any] = {}
+
+    def without() -> Any:
+        kept = dict(capturing.stores)
+        capturing.stores.clear()
+        capturing.stores.update(own)
+        use_triton(False)
+        try:
+            return write()
+        finally:
+            use_triton(True)
+            own.update(capturing.stores)
+            capturing.stores.clear()
+            capturing.stores.update(kept)
+
+    return without
+
+
 def searches(size: Size, sources: Outputs, beams: int, length: int) -> dict[str, Callable[[], Any]]:
     """Translators of one size: `generate`, ours, and ours without captured steps."""
     theirs, model = translators(size)
@@ -81,7 +102,7 @@ def searches(size: Size, sources: Outputs, beams: int, length: int) -> dict[str,
             return [each.tokens for each in gf.greedy(model, tokens, keep, limits=limits)]
         return [best.tokens for best, *_ in gf.beam_search(model, tokens, keep, limits=limits, width=beams)]
 
-    return {"generate": generate, "ours": ours, "ours-eager": eagerly(ours)}
+    return {"generate": generate, "ours": ours, "ours-eager": eagerly(ours), "ours-no-triton": without_triton(ours)}
 
 
 def language_models(made: Any) -> tuple[Any, Any]:
@@ -114,7 +135,7 @@ def writers(models: tuple[Any, Any], tokens: torch.Tensor, length: int, sampled:
     return {"generate": generate, "ours": ours, "ours-eager": eagerly(ours)}
 
 
-def compared(what: str, contenders: dict[str, Callable[[], Any]], tokens: int, rounds: int = 4) -> dict[str, Any]:
+def compared(what: str, contenders: dict[str, Callable[[], Any]], tokens: int, rounds: int = 3) -> dict[str, Any]:
     """Measure, print a line, and return it."""
     found = turns(contenders, rounds)
     row: dict[str, Any] = {name: round(tokens / each["best"]) for name, each in found.items()}
@@ -122,6 +143,7 @@ def compared(what: str, contenders: dict[str, Callable[[], Any]], tokens: int, r
     row |= {"first_ms": round(1e3 * found["ours"]["first"]), "ms": round(1e3 * found["ours"]["best"], 1)}
     pairs = zip(found["ours"]["outputs"], found["ours-eager"]["outputs"], strict=True)
     row["same_as_eager"] = sum(one == other for one, other in pairs) / len(found["ours"]["outputs"])
+    row["triton"] = usable()
     print(what, row, flush=True)
     return row
 

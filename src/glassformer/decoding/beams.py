@@ -138,17 +138,18 @@ class Beams(Tables):
         tokens, each = tokens.flatten(1).gather(1, chosen), each.flatten(1).gather(1, chosen)
         last = self.step == self.bounds[1] - 1  # (1)
         closing = rules.scorer.ending(tokens) | last
-        finished = (closing & totals.isfinite())[:, :width]  # only these: the others were never among the k best
+        finished = (closing & (totals > -torch.inf))[:, :width]  # only these: the others were never among the k best
         scores, ranks = totals.masked_fill(closing, -torch.inf).topk(width, dim=-1)  # (B, k)
         self._write(codes=tokens * width + parents, each=each, totals=totals, ranks=ranks)
-        best_scores, best_places = self._collected(totals[:, :width], finished)
+        now = self.penalties.index_select(0, self.step)  # (1, 2); in float64, and so is what is divided by it
+        best_scores, best_places = self._collected(totals[:, :width] / now[:, :1], finished)
         paths = self._followed(totals, parents, tokens, each, finished, scores, ranks)
         after = replace(
             self,
             step=self.step + 1,
             tokens=(going_on := tokens.gather(1, ranks)),
             scores=scores,
-            done=self.done | self.settled(best_scores[:, -1], scores[:, 0]) | last,
+            done=self.done | self.settled(best_scores[:, -1], scores[:, 0] / now[:, 1]) | last,
             broken=self.broken | (totals[:, 0].isnan() & ~self.done),
             best_scores=best_scores,
             best_places=best_places,
@@ -171,22 +172,21 @@ class Beams(Tables):
             missing = table.shape[2] - values.shape[1]
             table.index_copy_(0, self.step, (F.pad(values, (0, missing)) if missing else values)[None])
 
-    def _collected(self, totals: Tensor, finished: Tensor) -> tuple[Tensor, Tensor]:
+    def _collected(self, new: Tensor, finished: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and places of the best finished outputs, (B, N) each, among them those of this step, (B, k)."""
-        penalty = self.penalties.index_select(0, self.step)[:, :1]
-        new = (totals / penalty).masked_fill(~finished | self.done[:, None], -torch.inf)  # in float64, as the penalty
-        ranks = torch.arange(totals.shape[1], device=totals.device)
-        places = (self.step * self.rules.candidates + ranks).expand_as(totals)
+        new = new.masked_fill(~finished | self.done[:, None], -torch.inf)
+        ranks = torch.arange(new.shape[1], device=new.device)
+        places = (self.step * self.rules.candidates + ranks).expand_as(new)
         scores, order = torch.cat((self.best_scores, new), dim=1).sort(dim=1, descending=True, stable=True)
         order = order[:, : self.rules.collected]
         return scores[:, : self.rules.collected], torch.cat((self.best_places, places), dim=1).gather(1, order)
 
     def settled(self, worst: Tensor, highest: Tensor) -> Tensor:
-        """Whether each search stops, (B), given its worst finished output (-inf: too few) and its best beam."""
+        """Whether each search stops, (B), given its worst finished output (-inf: too few) and what a beam may reach."""
         full = worst > -torch.inf
         if self.rules.early_stopping != "filled":
-            full = full & (worst >= highest / self.penalties.index_select(0, self.step)[0, 1])
-        return full | highest.isneginf()
+            full = full & (worst >= highest)
+        return full | (highest == -torch.inf)
 
     def _followed(
         self,

@@ -8,16 +8,16 @@ V vocabulary, N largest, M groups
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Collection
 
 import torch
 from torch import Tensor
 
+from glassformer.parts.guard import guarded, usable
+
 GROUP = 32
 LEAST = 4096  # numbers: with fewer, one sort is as fast
 MOST = 1 << 18  # tokens of a vocabulary that one program of a GPU reads
-TRITON = importlib.util.find_spec("triton") is not None
 
 
 def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -40,17 +40,25 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def suits_groups(logits: Tensor, count: int) -> bool:
     """Whether `in_groups` may take over: on a GPU, for few tokens of a large vocabulary."""
     vocabulary = logits.shape[-1]
-    return logits.is_cuda and TRITON and LEAST <= vocabulary <= MOST and 4 * count * GROUP <= vocabulary
+    return logits.is_cuda and usable() and LEAST <= vocabulary <= MOST and 4 * count * GROUP <= vocabulary
 
 
-def in_groups(logits: Tensor, count: int, unwanted: Collection[int]) -> tuple[Tensor, Tensor]:
+def in_groups(logits: Tensor, count: int, unwanted: Collection[int]) -> tuple[Tensor, Tensor] | None:
     """Log-probabilities and tokens, (…, N) each, among which are the `count` likeliest that are not unwanted.
 
     A group whose largest is unwanted may take the place of another: so there is one more for each of these groups.
+    None: this machine cannot compile the kernel that reads them.
     """
-    from glassformer.decoding import scoring_kernels
 
-    maxima, levels = scoring_kernels.read(logits)  # (…, M), (…, 1)
+    def read() -> tuple[Tensor, Tensor]:
+        from glassformer.decoding import scoring_kernels
+
+        return scoring_kernels.read(logits)
+
+    found = guarded(read)
+    if found is None:
+        return None
+    maxima, levels = found  # (…, M), (…, 1)
     vocabulary, groups = logits.shape[-1], maxima.shape[-1]
     spoiled = len({token % groups for token in unwanted})
     chosen = maxima.topk(min(count + spoiled, groups), dim=-1, sorted=False).indices[..., None]

@@ -184,10 +184,12 @@ class Scorer:
         self, logits: Tensor, step: Tensor, bounds: Tensor, history: Tensor, count: int
     ) -> tuple[Tensor, Tensor]:
         """The `count` likeliest next tokens, the likeliest first: what `at` gives them, and which they are."""
-        if not self.plain or not suits_groups(logits, count + len(self._suppressed) + len(self.ends)):
+        found = None
+        if self.plain and suits_groups(logits, count + len(self._suppressed) + len(self.ends)):
+            found = in_groups(logits, count, self.limits.banned(0))
+        if found is None:
             return largest(self.at(logits, step, bounds, history), count)
-        unwanted = self.limits.banned(0)
-        values, tokens = in_groups(logits, count, unwanted)  # (B, k, N)
+        values, tokens = found  # (B, k, N)
         if len(self._suppressed):
             values.masked_fill_((tokens[..., None] == self._suppressed).any(dim=-1), -torch.inf)
         if self.limits.min_length:

@@ -221,8 +221,9 @@ class MultiHeadAttention(Observable):
         query = self.seen("queries", query)
         biased = self.positions is not None and type(self.positions).bias is not AttentionPositions.bias
         if self.observe is None and not biased and suits_step(query, value, mask):
-            taken = self._step(query, key, value, mask, cache)
-            return self.output(taken.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+            stepped = self._step(query, key, value, mask, cache)
+            if stepped is not None:
+                return self.output(stepped.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
         key_positions = as_tensor(position if memory is None else None, key.shape[2], key.device)
         if cache is not None:
             key, value, key_positions = cache.append(key, value, key_positions)
@@ -238,8 +239,8 @@ class MultiHeadAttention(Observable):
         taken = self.seen("heads", taken)
         return self.seen("output", self.output(taken.transpose(1, 2).flatten(2)))  # (B, T, D)
 
-    def _step(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, cache: Cache | None) -> Tensor:
-        """What each beam takes in, in a decoding step in fixed memory: (B, H, k, K)."""
+    def _step(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, cache: Cache | None) -> Tensor | None:
+        """What each beam takes in, in a decoding step in fixed memory: (B, H, k, K), if there is a kernel for it."""
         if isinstance(cache, FixedCache):
             return step_attention(query, *cache.stores(key, value), mask or Mask(), self.scale, (key, value))
         return step_attention(query, key, value, mask or Mask(), self.scale)

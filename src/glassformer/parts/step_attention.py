@@ -8,17 +8,16 @@ B sentences, k beams, H heads, G key-value heads, N slots, K head width
 
 from __future__ import annotations
 
-import importlib.util
 import math
 
 import torch
 from torch import Tensor
 
+from glassformer.parts.guard import guarded, usable
 from glassformer.parts.masks import Mask
 
 MOST_BEAMS = 32
 WIDEST = 256  # features of a head
-TRITON = importlib.util.find_spec("triton") is not None
 
 
 def suits_step(query: Tensor, value: Tensor, mask: Mask | None) -> bool:
@@ -33,20 +32,26 @@ def suits_step(query: Tensor, value: Tensor, mask: Mask | None) -> bool:
         and query.dtype == value.dtype
         and value.dtype in (torch.float16, torch.bfloat16, torch.float32)
         and query.stride(3) == 1
-        and TRITON
+        and usable()
     )
 
 
 def step_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Mask, scale: float | None, new: tuple[Tensor, Tensor] | None = None
-) -> Tensor:
+) -> Tensor | None:
     """Attention of (B, H, k, K) over the filled slots of (B, G, N, K), as `fused_attention`.
 
     Each beam also attends to its own `new` key and value, (B, G, k, K) each, which are written into the next slots.
+    None: this machine cannot compile the kernel.
     """
-    from glassformer.parts import step_kernels
-
-    assert mask.allowed is not None  # noqa: S101 - `suits_step`
-    assert mask.filled is not None  # noqa: S101
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    return step_kernels.attend(query, key, value, mask.allowed[:, 0], mask.filled, scale, new)
+    seen, filled = mask.allowed, mask.filled
+    if seen is None or filled is None:
+        return None
+
+    def attend() -> Tensor:
+        from glassformer.parts import step_kernels
+
+        return step_kernels.attend(query, key, value, seen[:, 0], filled, scale, new)
+
+    return guarded(attend)
