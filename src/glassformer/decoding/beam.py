@@ -26,6 +26,7 @@ from typing import Any, get_args
 import torch
 
 from glassformer.decoding.beams import Beams, EarlyStopping, Rules
+from glassformer.decoding.capturing import store_for
 from glassformer.decoding.limits import Limits, Prefix, Scorer
 from glassformer.decoding.loop import Job, Rows, decode
 from glassformer.decoding.paths import Expansion
@@ -71,7 +72,8 @@ def beam_search(
         known = ", ".join(get_args(EarlyStopping))
         raise ConfigurationError(f"early_stopping must be one of {known}, not {early_stopping!r}")
     source, parts = first_of(inputs), parts_of(model)
-    state = start(model, parts, inputs)
+    store = store_for(model, parts, source.device)
+    state = start(model, parts, inputs, store)
     watcher = getattr(state, "watcher", None)
     watchers = [tell for tell in (watch, watcher and watcher.expand) if tell is not None]
     collected = best if early_stopping == "never" else width
@@ -93,7 +95,7 @@ def beam_search(
             found.update(zip((sentence for _, sentence in ended), outputs, strict=True))
         return [(row, sentence) for row, sentence in rows if not done[row]]
 
-    for _ in decode(Job(model, parts, limits.max_length, EVERY), state, search, read):
+    for _ in decode(Job(model, parts, limits.max_length, EVERY, store), state, search, read):
         pass
     for sentence in range(len(source)):
         if not found[sentence]:

@@ -29,7 +29,7 @@ from glassformer.decoding.loop import Eager, Job, Rows, Runner, SomeSearch
 from glassformer.decoding.protocol import evaluating
 from glassformer.parts.cache import DecoderState
 from glassformer.parts.fixed_cache import FixedState, fixable
-from glassformer.parts.lora import using
+from glassformer.parts.lora import LoRALinear
 from glassformer.parts.observing import Observable
 from glassformer.parts.positions import reserve
 
@@ -57,7 +57,8 @@ class Bucket:
 class Store:
     """The buckets of a model that nobody uses at present, the latest last."""
 
-    weights: tuple[Any, ...]
+    places: tuple[Any, ...]  # where the model's weights are, and which adapters it uses: graphs read them there
+    weights: list[Tensor]  # the weights themselves, so that their memory stays as long as a graph may read it
     buckets: list[Bucket] = field(default_factory=list)
     pool: Any = None  # memory for what a step computes, which all graphs share: only one of them is at work at a time
     refused: bool = False  # a capture has failed
@@ -95,22 +96,17 @@ def supports(device: torch.device) -> bool:
 
 def captured(job: Job, state: Any, search: SomeSearch, rows: Rows, length: int) -> Captured | None:
     """A runner of captured steps for sentences that have `length` tokens already; None where it is not possible."""
-    remaining, key = job.most - length, search.key
-    if key is None or remaining < SHORTEST or not plain(job.parts, search.tokens.device) or not fixable(state):
+    remaining, key, store = job.most - length, search.key, job.store
+    if store is None or store.refused or key is None or remaining < SHORTEST or not fixable(state):
         return None
     sizes, steps = _sizes(state, search, remaining, length)
     highest = int(state.position.max()) if isinstance(state.position, Tensor) else state.position
-    if not reserve(job.model, highest + min(steps, remaining)):  # type: ignore[arg-type]
+    if not reserve(job.parts, highest + min(steps, remaining), most=sizes[1]):  # no position is above its slot
         return None  # learned positions may not suffice: step by step, an output may end in time
     with lock:
-        store = store_of(job.model)  # type: ignore[arg-type]
-        if store.refused:
-            return None
-        bucket = store.take(key, sizes)
-        if bucket is None:
-            bucket = _capture(job, state, search, key, sizes, store)
-        if bucket is None:
-            return None
+        bucket = store.take(key, sizes) or _capture(job, state, search, key, sizes, store)
+    if bucket is None:
+        return None
     search.check(bucket.vocabulary)
     bucket.state.load(state)
     bucket.search.load(search)
@@ -118,14 +114,31 @@ def captured(job: Job, state: Any, search: SomeSearch, rows: Rows, length: int) 
     return Captured(job, store, bucket, rows, state)
 
 
-def plain(parts: list[nn.Module], device: torch.device) -> bool:
-    """Whether nothing but the model's own parts is at work in a step."""
+def store_for(model: Any, parts: list[nn.Module], device: torch.device) -> Store | None:
+    """The buckets of a model, none of them if its weights have moved; None: its steps cannot be captured.
+
+    They cannot where something else than the model's own parts is at work: hooks, observers, autocast.
+    """
     if not parts or not supports(device) or torch.is_autocast_enabled(device.type):
-        return False
-    return not any(
-        part._forward_hooks or part._forward_pre_hooks or (isinstance(part, Observable) and part.observe is not None)
-        for part in parts
-    )
+        return None
+    weights: list[Tensor] = []
+    using: list[Any] = []
+    for part in parts:
+        if part._forward_hooks or part._forward_pre_hooks:
+            return None
+        if isinstance(part, Observable) and part.observe is not None:
+            return None
+        if isinstance(part, LoRALinear):
+            using.append(part.using)
+        for tensors in (part._parameters, part._buffers):
+            if tensors:
+                weights += [each for each in tensors.values() if each is not None]
+    places = tuple(each.data_ptr() for each in weights), tuple(using)
+    with lock:
+        store = stores.get(model)
+        if store is None or store.places != places:
+            store = stores[model] = Store(places, weights)
+        return None if store.refused else store
 
 
 def _sizes(state: DecoderState, search: SomeSearch, remaining: int, length: int) -> tuple[tuple[int, int, int], int]:
@@ -155,21 +168,6 @@ def _rounded(number: int) -> int:
     """A number of slots for which there are buckets: multiples of 32, and of an eighth of a power of two."""
     step = max(32, power_of_two(number) // 8)
     return -(-number // step) * step
-
-
-def store_of(model: nn.Module) -> Store:
-    """The buckets of a model, none if its weights have moved."""
-    weights = _weights(model)
-    store = stores.get(model)
-    if store is None or store.weights != weights:
-        store = stores[model] = Store(weights)
-    return store
-
-
-def _weights(model: nn.Module) -> tuple[Any, ...]:
-    """Where a model's weights are, and which adapter it uses: a graph reads them there."""
-    places = tuple(each.data_ptr() for each in (*model.parameters(), *model.buffers()))
-    return places, using(model)
 
 
 def _capture(

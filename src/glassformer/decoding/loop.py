@@ -96,6 +96,7 @@ class Job:
     parts: list[nn.Module]
     most: int
     every: int = 1
+    store: Any = None  # where captured steps are kept; None: nothing is captured
 
 
 Read = Callable[[SomeSearch, Rows, int], Rows]  # what the host looks at; it returns the rows that are not done

@@ -43,37 +43,37 @@ class Reading:
         return DecoderState([Cache() for _ in self.state.caches], memory, padding(keep))
 
 
-def start(model: Generator, parts: list[nn.Module], inputs: tuple[Any, ...]) -> Any:
+def start(model: Generator, parts: list[nn.Module], inputs: tuple[Any, ...], store: capturing.Store | None) -> Any:
     """The state before the first token, as `model.start` gives it."""
     with evaluating(parts):
-        reading = _reading(model, parts, inputs)
+        reading = None if store is None else _reading(model, parts, inputs, store)
         if reading is None:
             return model.start(*inputs)
         model.check(*inputs)  # type: ignore[attr-defined]
         tokens, keep = inputs if len(inputs) == 2 else (inputs[0], torch.ones_like(inputs[0], dtype=torch.bool))
-        return reading.read(tokens, keep)
+        with capturing.lock:
+            return reading.read(tokens, keep)
 
 
-def _reading(model: Any, parts: list[nn.Module], inputs: tuple[Any, ...]) -> Reading | None:
+def _reading(model: Any, parts: list[nn.Module], inputs: tuple[Any, ...], store: capturing.Store) -> Reading | None:
     """A captured reading for these inputs, if there is one, or if it is time for it."""
     tokens = inputs[0]
     masks = all(isinstance(each, Tensor) and each.shape == tokens.shape for each in inputs[1:])
     if tokens.dim() != 2 or tokens.is_floating_point() or len(inputs) > 2 or not masks or not tokens.numel():
         return None
-    if not hasattr(model, "check") or not capturing.plain(parts, tokens.device):
+    if not hasattr(model, "check"):
         return None
     sizes = capturing.bucket_size(len(tokens)), max(32, capturing.power_of_two(tokens.shape[1]))
     with capturing.lock:
-        store = capturing.store_of(model)
         found = store.readings.get(sizes)
         if found is None:
             store.readings[sizes] = 1  # it was read once
         elif found == 1:
-            found = store.readings[sizes] = _capture(model, tokens, sizes)
+            found = store.readings[sizes] = _capture(model, parts, tokens, sizes)
         return found if isinstance(found, Reading) else None
 
 
-def _capture(model: Any, tokens: Tensor, sizes: tuple[int, int]) -> Reading | None:
+def _capture(model: Any, parts: list[nn.Module], tokens: Tensor, sizes: tuple[int, int]) -> Reading | None:
     """Capture the reading of sources of a size; None if that is not possible."""
     source = torch.zeros(sizes, dtype=torch.long, device=tokens.device)
     keep = torch.ones(sizes, dtype=torch.bool, device=tokens.device)
@@ -86,7 +86,7 @@ def _capture(model: Any, tokens: Tensor, sizes: tuple[int, int]) -> Reading | No
             reading.state = states[0]
 
     try:
-        if not capturing.reserve(model, sizes[1]):
+        if not capturing.reserve(parts, sizes[1]):
             return None
         read()
         if not capturing.fixable(states[0]) or states[0].slots or states[0].first is not None:

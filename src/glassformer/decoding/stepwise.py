@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from glassformer.decoding.capturing import store_for
 from glassformer.decoding.limits import Limits, Prefix, Scorer
 from glassformer.decoding.loop import Job, Rows, decode
 from glassformer.decoding.protocol import (
@@ -165,7 +166,8 @@ def _written(
 ) -> Iterator[Written]:
     """The tokens of each step, which may come a few steps at a time."""
     source, parts, ends = first_of(inputs), parts_of(model), {*limits.ends}
-    state = start(model, parts, inputs)
+    store = store_for(model, parts, source.device)
+    state = start(model, parts, inputs, store)
     scorer = Scorer(limits, prefix, inputs, greedily=True)
     events: list[Written] = []
     seen = 0
@@ -185,7 +187,7 @@ def _written(
 
     first = first_tokens(state, limits.start, len(source), source.device)  # (B, 1)
     search = Line.begin(scorer, choose, first, scorer.history(0))
-    decoding = decode(Job(model, parts, limits.max_length, every), state, search, read)
+    decoding = decode(Job(model, parts, limits.max_length, every, store), state, search, read)
     for _ in decoding:
         for event in events:
             if math.isnan(event.log_probability):

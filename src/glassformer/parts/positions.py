@@ -15,7 +15,7 @@ B batch, T query length, S key length, L length of a table, D model width, H hea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, Self
 
 import torch
@@ -87,11 +87,10 @@ class Waves(nn.Module):
         self.reserve(_highest(position, length) + 1)
         return _rows(self.table, position, length)
 
-    def reserve(self, positions: int) -> bool:
+    def reserve(self, positions: int) -> None:
         """Make the table long enough for so many positions."""
         if positions > len(self.table):
             self.table = self._table(2 * positions, like=self.table)
-        return True
 
 
 class Sinusoidal(Waves):
@@ -126,10 +125,6 @@ class Learned(nn.Module):
                 f"position {highest} is beyond the learned table, which has positions 0 to {self.length - 1}"
             )
         return x + _rows(self.weight[self.skip :], position, x.shape[1])
-
-    def reserve(self, positions: int) -> bool:
-        """Whether the table has so many positions."""
-        return positions <= self.length
 
 
 class Rotary(nn.Module, AttentionPositions):
@@ -230,10 +225,18 @@ def as_tensor(position: Position, length: int, device: torch.device) -> Tensor:
     return torch.full((1, 1), position, device=device)
 
 
-def reserve(model: nn.Module, positions: int) -> bool:
-    """Prepare the tables of a model for so many positions; whether all of them have so many."""
-    enough = [part.reserve(positions) for part in model.modules() if isinstance(part, Waves | Learned)]
-    return all(enough)
+def reserve(parts: Iterable[nn.Module], positions: int, most: int = 0) -> bool:
+    """Prepare the tables of some parts for so many positions; whether all of them have so many.
+
+    Tables that can grow are prepared for `most` at once.
+    """
+    enough = True
+    for part in parts:
+        if isinstance(part, Waves):
+            part.reserve(max(positions, most))
+        elif isinstance(part, Learned):
+            enough = enough and positions <= part.length
+    return enough
 
 
 def restarting(documents: Tensor) -> Tensor:
