@@ -16,8 +16,14 @@ import torch
 
 import glassformer as gf
 from glassformer.data.planning import Grid
+from glassformer.decoding import capturing
+from glassformer.decoding.largest import suits_groups
+from glassformer.decoding.limits import Scorer
+from glassformer.models import gpt2, llama, t5
 from glassformer.parts import ALiBi, Mask, MultiHeadAttention, Rotary, attention, causal, fused_attention, padding
+from glassformer.parts.schemes import alibi, rotary
 from glassformer.parts.short_attention import suits
+from glassformer.parts.step_attention import step_attention, suits_step
 from glassformer.tasks.losses import IGNORED, consistent_loss, smoothed
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.translation import PairBatch, translation_loss
@@ -25,12 +31,6 @@ from glassformer.training.distribution import Distribution
 from glassformer.training.meter import Meter
 from glassformer.training.optimisers import optimiser
 from glassformer.training.stepping import CapturedSteps, Setting, Steps, on_own_stream
-from glassformer.decoding import capturing
-from glassformer.decoding.largest import suits_groups
-from glassformer.decoding.limits import Scorer
-from glassformer.models import gpt2, llama, t5
-from glassformer.parts.schemes import alibi, rotary
-from glassformer.parts.step_attention import step_attention, suits_step
 
 with contextlib.suppress(ImportError):
     import pytest
