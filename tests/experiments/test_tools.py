@@ -82,9 +82,9 @@ def test_bands_reach_from_the_lowest_to_the_highest_seed() -> None:
     _, axes = panels(1, 4, 3)
     bands(axes, rows, "x", "y", "model", {"a": BLUE, "b": ORANGE}, scale=10)
     (line,) = axes.lines
-    assert line.get_xydata().tolist() == [[1, 30], [2, 30]]  # type: ignore[union-attr]
+    assert line.get_xydata().tolist() == [[1, 30], [2, 30]]
     (band,) = axes.collections
-    heights = {*band.get_paths()[0].vertices[:, 1].tolist()}  # type: ignore[index, union-attr]
+    heights = {*band.get_paths()[0].vertices[:, 1].tolist()}
     assert heights == {10, 60}
 
 
@@ -92,6 +92,6 @@ def test_bars_of_several_seeds_have_whiskers() -> None:
     _, axes = panels(1, 4, 3)
     bars(axes, ["one"], {"a": [Spread([1, 2, 6])]}, {"a": BLUE})
     (bar,) = axes.patches
-    assert bar.get_height() == 3  # type: ignore[attr-defined]
-    (whisker,) = axes.containers[0].lines[2]  # type: ignore[attr-defined]
+    assert bar.get_height() == 3
+    (whisker,) = axes.containers[0].lines[2]
     assert whisker.get_segments()[0][:, 1].tolist() == [1, 6]
