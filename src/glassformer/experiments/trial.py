@@ -7,6 +7,7 @@ trial.tuned("learning", work, variants, rates=(1e-3, 1e-2))  # each variant at t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,17 @@ class Tuned(Generic[Result]):
     rate: float
     losses: dict[float, float]  # on validation, of each rate that was tried
     results: list[Result]  # one for each seed
+
+
+def told_rates(rates: Sequence[float]) -> str:
+    """How learning rates were chosen, for the method of an experiment."""
+    *first, last = (f"{rate:g}" for rate in rates)
+    return f"at the learning rate out of {', '.join(first)} and {last} that has the lowest loss on validation"
+
+
+def _finite(loss: float) -> float:
+    """A loss; infinite where training ended in numbers that are none."""
+    return loss if math.isfinite(loss) else math.inf
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,7 @@ class Trial:
         tried = [(each, variant, rate) for variant in variants for rate in rates for each in trials[:on]]
         known = dict(zip(tried, self.map(f"{name}: choosing rates", work, tried), strict=True))
         losses = {
-            variant: {rate: fmean(known[each, variant, rate][0] for each in trials[:on]) for rate in rates}
+            variant: {rate: _finite(fmean(known[each, variant, rate][0] for each in trials[:on])) for rate in rates}
             for variant in variants
         }
         chosen = {variant: min(rates, key=losses[variant].__getitem__) for variant in variants}
