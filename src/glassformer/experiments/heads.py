@@ -102,8 +102,8 @@ def run(trial: Trial, steps: int = 400, count: int = 200) -> Finding:
         + (
             "and the loss shows which."
             if found == total
-            else f"but the loss shows which in only {found:.0f} of {total} cases: attention shows where a head looks, not "
-            "whether what it finds is needed."
+            else f"but the loss shows which in only {found:.0f} of {total} cases: attention shows where a head looks, "
+            "not whether what it finds is needed."
         ),
         holds=apart.low == len(RELATIONS)
         and all(min(attention) > 0.5 for attention in looked.values())

@@ -76,7 +76,8 @@ def run(trial: Trial, steps: int = 150, length: int = 12, vocabulary: int = 12) 
         "that of the position so much later was fitted by least squares; the error is what it leaves, by the length of "
         f"the vectors. Then decoders of 2 layers, width {WIDTH}, learned to repeat the token before each in random "
         f"texts of {length} tokens, for {steps} steps, with each scheme, {told_rates(RATES)}, and were tested on texts "
-        f"{TIMES} times as long. The table of learned positions has room for these, but only the first {length} were trained.",
+        f"{TIMES} times as long. The table of learned positions has room for these, but only the first {length} were "
+        "trained.",
         measured=f"Position {POSITIONS - 1} is {POSITIONS - 1} by counting, and at most "
         f"{max(facts[f'largest_wave {width}'] for width in WIDTHS):.0f} in a wave of any width; of {POSITIONS} "
         f"positions no two are nearer than {min(facts[f'nearest {width}'] for width in WIDTHS):.2f} (one sine alone "
