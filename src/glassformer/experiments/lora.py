@@ -19,11 +19,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from glassformer.experiments.batches import Rng, pairs
-from glassformer.experiments.charts import band, log_ticks, panels
+from glassformer.experiments.charts import band, bands, log_ticks, panels
 from glassformer.experiments.finding import Finding, Row, Rows, Spread
 from glassformer.experiments.measures import accuracy, logits, mean_loss, parameters
 from glassformer.experiments.trial import Trial, told_rates
-from glassformer.looking.style import BLUE, GREY, ORANGE
+from glassformer.looking.style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, SKY
 from glassformer.models import EncoderDecoder, transformer
 from glassformer.parts.lora import adapt
 from glassformer.tasks.translation import PairBatch, translation_loss
@@ -48,7 +48,8 @@ def run(
     rows = Rows(row for _, row in learned)
     work = partial(_adapted, bases=bases, steps=steps, width=width)
     tuned = trial.tuned("learning to reverse", work, [*ranks, None], RATES)
-    rows += [{**row, "rate": each.rate} for each in tuned.values() for row in each.results]
+    rows += [{**row, "rate": each.rate} for each in tuned.values() for row, _ in each.results]
+    curves = Rows(row for each in tuned.values() for _, curve in each.results for row in curve)
     right = rows.spreads("right", by="rank")
     whole = rows.where(what="all weights")
     total, low = parameters(_model(width)), rows.where(what="LoRA")
@@ -89,8 +90,8 @@ def run(
         and right[width].low > right[0].high + 0.3
         and whole[0]["trained"] == total,
         facts=facts,
-        rows=rows,
-        draw=lambda: _draw(rows, ranks),
+        rows=[*rows, *curves],
+        draw=lambda: _draw(rows, curves, ranks),
         seeds=[each.seed for each in seeds],
     )
 
@@ -114,8 +115,8 @@ def _base(trial: Trial, steps: int, width: int) -> tuple[Weights, Row]:
 
 def _adapted(
     trial: Trial, rank: int | None, rate: float, bases: dict[int, Weights], steps: int, width: int
-) -> tuple[float, Row]:
-    """A base that has learned to reverse, by adapters of this rank or by all of its weights."""
+) -> tuple[float, tuple[Row, list[Row]]]:
+    """A base that has learned to reverse, by adapters of this rank or by all of its weights; and its losses."""
     base = _model(width)
     base.load_state_dict(bases[trial.seed])
     model, new = copy.deepcopy(base), trial.new(_reversed, count=300)
@@ -125,9 +126,11 @@ def _adapted(
         before = (logits(each, new.source, new.target_in) for each in (base, model))
         row["difference"] = (next(before) - next(before)).abs().max().item()
     other = replace(trial, seed=trial.seed + 10**6)  # with other strings than the base has read
-    other.learn("", model, _reversed, translation_loss, steps, rate)
+    losses = other.learn("", model, _reversed, translation_loss, steps, rate)
     row |= {"trained": parameters(model), "right": accuracy(logits(model, new.source, new.target_in), new.target_out)}
-    return mean_loss(model, trial.held_out(_reversed, count=300), translation_loss), row
+    of = {"what": "curve", "learner": row["what"] if rank is None else f"rank {rank}", "seed": trial.seed}
+    curve = [{**of, "step": step, "loss": loss} for step, loss in losses]
+    return mean_loss(model, trial.held_out(_reversed, count=300), translation_loss), (row, curve)
 
 
 def _copied(rng: Rng, count: int = 32) -> PairBatch:
@@ -140,26 +143,24 @@ def _reversed(rng: Rng, count: int = 32) -> PairBatch:
     return pairs(source, source[:, ::-1].copy(), START, END)
 
 
-def _draw(rows: Rows, ranks: Sequence[int]) -> Figure:
-    figure, (by_rank, by_size) = panels(2, 9.5, 3.6, sharey=True)
-    learned, whole = rows.where(what="LoRA"), rows.where(what="all weights")
-    base, best = (Spread(each.column("right")) for each in (rows.where(what="base"), whole))
-    right, sizes = learned.spreads("right", by="rank"), [*learned.spreads("right", by="trained")]
+def _draw(rows: Rows, curves: Rows, ranks: Sequence[int]) -> Figure:
+    figure, (by_rank, by_step) = panels(2, 9.5, 3.8)
+    right = rows.where(what="LoRA").spreads("right", by="rank")
     band(by_rank, ranks, [right[rank] for rank in ranks], BLUE, "LoRA")
-    band(by_size, sizes, [right[rank] for rank in ranks], BLUE, "LoRA")
-    size = whole[0]["trained"]
-    by_size.errorbar([size], [best], [[best - best.low], [best.high - best]], color=ORANGE, marker="s", capsize=2)
-    for axes in (by_rank, by_size):
-        for level, colour, style, label in (
-            (best, ORANGE, "--", "all weights"),
-            (base, GREY, ":", "base, which only copies (LoRA at step 0)"),
-        ):
-            axes.axhline(level, color=colour, linestyle=style, label=label)
-            axes.axhspan(level.low, level.high, color=colour, alpha=0.2, linewidth=0)
-    log_ticks(by_rank, ranks)
-    by_rank.set(title="Rank against quality", xlabel="rank of the adapters", ylabel="right tokens, reversing")
-    by_rank.set_ylim(0, 1.05)
+    for what, colour, style, label in (
+        ("all weights", ORANGE, "--", "all weights"),
+        ("base", GREY, ":", "base, which only copies (LoRA at step 0)"),
+    ):
+        level = Spread(rows.where(what=what).column("right"))
+        by_rank.axhline(level, color=colour, linestyle=style, label=label)
+        by_rank.axhspan(level.low, level.high, color=colour, alpha=0.2, linewidth=0)
+    sizes = rows.where(what="LoRA").values("trained", by="rank")
+    log_ticks(by_rank, ranks, [f"{rank}\n({sizes[rank] / 1000:.1f}k)" for rank in ranks])
+    by_rank.set(title="Rank against quality", xlabel="rank of the adapters (numbers that learn)")
+    by_rank.set(ylabel="right tokens, reversing", ylim=(0, 1.05))
     by_rank.legend(loc="lower right")
-    log_ticks(by_size, [*sizes, size], [f"{each / 1000:.1f}k" for each in (*sizes, size)])
-    by_size.set(title="What it costs", xlabel="numbers that learn")
+    colours = dict(zip((f"rank {rank}" for rank in ranks), (SKY, BLUE, GREEN, PINK, BLACK), strict=False))
+    bands(by_step, curves, "step", "loss", "learner", {**colours, "all weights": ORANGE}, markevery=4)
+    by_step.set(title="On the way there", xlabel="step", ylabel="training loss (nats)", yscale="log")
+    by_step.legend()
     return figure
