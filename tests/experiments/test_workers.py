@@ -91,10 +91,8 @@ def test_each_variant_is_repeated_at_the_rate_that_suits_it() -> None:
         assert tuned.rate == BEST[variant]
         assert tuned.results == [(seed, tuned.rate) for seed in (6, 7, 8)]
         assert min(tuned.losses, key=tuned.losses.__getitem__) == tuned.rate
-    assert Trial(2).tuned("", learned, ["low"], rates=(1e-3, 1e-1), count=2, on=2)["low"].results == [
-        (4, 1e-3),
-        (5, 1e-3),
-    ]
+    twice = Trial(2, repeats=2).tuned("", learned, ["low"], rates=(1e-3, 1e-1), on=2)
+    assert twice["low"].results == [(4, 1e-3), (5, 1e-3)]
 
 
 def test_no_two_seeds_share_a_repetition() -> None:

@@ -61,10 +61,11 @@ class Trial:
     seed: int
     progress: Progress = silent
     workers: Workers | None = None
+    repeats: int = 3  # how often everything is done, each time with another seed
 
-    def seeds(self, count: int = 3) -> list[Trial]:
+    def seeds(self) -> list[Trial]:
         """Trials with seeds of their own, which no trial with another seed has; they can be sent to workers."""
-        return [Trial(count * self.seed + number) for number in range(count)]
+        return [Trial(self.repeats * self.seed + number) for number in range(self.repeats)]
 
     def map(self, name: str, work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]]) -> list[Result]:
         """What `work(*job)` returns for each job, over the cores if there are workers; `work` is a top-level function.
@@ -82,15 +83,14 @@ class Trial:
         work: Callable[[Trial, Variant, float], tuple[float, Result]],
         variants: Sequence[Variant],
         rates: Sequence[float],
-        count: int = 3,
         on: int = 1,
     ) -> dict[Variant, Tuned[Result]]:
-        """Each variant at `count` seeds, with the rate that has the lowest validation loss, the mean of `on` seeds.
+        """Each variant at all seeds, with the rate that has the lowest validation loss, the mean of `on` seeds.
 
         `work(trial, variant, rate)` trains and returns a validation loss (see `held_out`; infinite if training failed)
         and what was measured.
         """
-        trials = self.seeds(count)
+        trials = self.seeds()
         tried = [(each, variant, rate) for variant in variants for rate in rates for each in trials[:on]]
         known = dict(zip(tried, self.map(f"{name}: choosing rates", work, tried), strict=True))
         losses = {
