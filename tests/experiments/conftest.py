@@ -11,6 +11,7 @@ from glassformer.experiments import EXPERIMENTS, Finding
 # A few steps of everything: what is measured without training is right, what is trained has learned nothing.
 SMALL: dict[str, dict[str, Any]] = {
     "batch-vs-layer-norm": {"steps": 3, "batches": (1, 4), "new": 8},
+    "beam-fluency": {"widths": (1, 2), "chosen": 2, "count": 2},
     "bottleneck": {"steps": 3, "lengths": (4, 8), "count": 4},
     "causal-mask": {"steps": 3, "count": 8},
     "dot-product-variance": {"queries": 500},
@@ -23,8 +24,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "parallel-speed": {"lengths": (16, 64), "repeats": 2},
     "positions": {"steps": 3, "length": 6, "vocabulary": 6},
     "residual-and-norm": {"steps": 3, "depths": (1, 4), "gains": (3.0,), "new": 20},
+    "stacked-layers": {"steps": 3, "count": 8},
     "static-vs-contextual": {"steps": 3, "sentences": 500, "count": 5},
     "teacher-forcing": {"lengths": (8, 32)},
+    "three-shapes": {"steps": 3, "count": 8},
+    "transfer": {"first": 3, "steps": 3, "count": 20},
+    "vit": {"steps": 3, "pool": 40, "count": 10},
 }
 
 

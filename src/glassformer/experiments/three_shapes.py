@@ -103,14 +103,14 @@ def run(trial: Trial, steps: int = 200, count: int = 300) -> Finding:
         "fills both at once; a GPT of 2 layers reads what stands before the gap and writes; a T5 of 1 + 1 layers reads "
         "the sentence with the gap and writes; and the GPT was also given the sentence with its gap first, and wrote "
         f"after it. Each learned for {steps} steps, {told_rates(RATES)}, and filled {count} new gaps with their "
-        "likeliest words. A clue or the first word was then exchanged for another: how much the probabilities of a word change "
-        "(total variation) says whether it is seen.",
+        "likeliest words. A clue or the first word was then exchanged for another: how much the probabilities of a "
+        "word change (total variation) says whether it is seen.",
         measured="The first word fits the left side, the second the right side, and both fit each other: of BERT in "
         f"{told(BERT)}, of GPT in {told(GPT)}, of T5 in {told(T5)}. All of it is right in {whole[BERT]:.0%} of BERT's "
         f"gaps, {whole[GPT]:.0%} of GPT's, {whole[T5]:.0%} of T5's. BERT does not see its own first word (the second "
         f"changes by {from_first[BERT]:.2f} with it; T5's by {from_first[T5]:.2f}), GPT does not see the right side "
-        f"(by {from_right[GPT]:.2f}; BERT's by {from_right[BERT]:.2f}). Told the whole sentence before it writes, the same "
-        f"GPT is right in {whole[PROMPTED]:.0%}.",
+        f"(by {from_right[GPT]:.2f}; BERT's by {from_right[BERT]:.2f}). Told the whole sentence before it writes, "
+        f"the same GPT is right in {whole[PROMPTED]:.0%}.",
         holds=min(left[BERT].low, right[BERT].low) > 0.9
         and both[BERT].high < 0.75
         and min(left[GPT].low, both[GPT].low) > 0.9

@@ -107,7 +107,8 @@ def run(trial: Trial, steps: int = 350, pool: int = 3000, count: int = 300) -> F
     return Finding(
         method=f"{pool:,} images of {SIDE} x {SIDE} pixels show a red thing and one of another colour; the shape of "
         f"the red one ({', '.join(SHAPES)}) is the label. Vision Transformers of {LAYERS} layers with {HEADS} heads "
-        f"learned for {steps} steps of 32 images, with patches of {', '.join(map(str, PATCHES))} pixels, {told_rates(RATES)}. "
+        f"learned for {steps} steps of 32 images, with patches of {', '.join(map(str, PATCHES))} pixels, "
+        f"{told_rates(RATES)}. "
         f"In {count} new images the attention of the class token was recorded (patches of {PATCHES[0]}), and the "
         "patches of one thing or of the other were covered with paper.",
         measured=f"Shapes are right in {told}; by chance in {1 / len(SHAPES):.0%}. The red thing covers "
