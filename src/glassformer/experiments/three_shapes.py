@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ FIRST, SECOND = 2 * CLUES, 2 * CLUES + STYLES * CLUES
 FILLER = SECOND + STYLES * CLUES
 GAP, ASK, START, END = range(FILLER + FILLERS, FILLER + FILLERS + 4)
 VOCABULARY, LENGTH = END + 1, FILLED + 7
-SIZES = {"width": 32, "heads": 4, "hidden": 64, "dropout": 0.0}
+SIZES: dict[str, Any] = {"width": 32, "heads": 4, "hidden": 64, "dropout": 0.0}
 RATES = (3e-3, 1e-2)
 BERT, GPT, T5, PROMPTED = SHAPES = ("BERT", "GPT", "T5", "GPT, told first")
 COLOURS = dict(zip(SHAPES, (BLUE, ORANGE, GREEN, PINK), strict=True))
@@ -81,7 +82,7 @@ class Shape:
     scores: Callable[[nn.Module, Sentences], Tensor]
 
 
-def run(trial: Trial, steps: int = 200, count: int = 300) -> Finding:
+def run(trial: Trial, steps: int = 150, count: int = 300) -> Finding:
     """All shapes fill gaps of two words; what fits is counted, and what changes a word is tried."""
     tuned = trial.tuned("learning", partial(_learned, steps=steps, count=count), SHAPES, RATES)
     rows = Rows({**row, "rate": each.rate} for each in tuned.values() for row in each.results)

@@ -117,7 +117,7 @@ def _taught(
         adapt(model, rank=RANK, alpha=2.0 * RANK, targets=TARGETS)
     if way == HEAD:
         model.encoder.requires_grad_(False)
-    model.head.requires_grad_(True)  # type: ignore[union-attr]
+    model.head.requires_grad_(True)
     known = _labelled(np.random.default_rng([trial.seed, 3, 2**32]), few)
     trial.learn("", model, partial(_some, known=known), classification_loss, steps, rate)
     new, held_out = trial.new(_labelled, count=count), trial.held_out(_labelled, count=count)

@@ -154,7 +154,7 @@ def _learned(trial: Trial, patch: int, rate: float, steps: int, pool: int, count
         rows.append({**base, "part": "head", "head": f"{layer + 1}.{head + 1}", **looks})
     best = max(rows[1:], key=lambda each: float(each[ASKED]))["head"]
     layer, head = (int(number) - 1 for number in best.split("."))
-    spots = weights[layer, :, head].unflatten(1, (SIDE // patch, SIDE // patch))  # (B, S / P, S / P)
+    spots = weights[layer, :, head].reshape(count, SIDE // patch, SIDE // patch)  # (B, S / P, S / P)
     seen = ((new.pixels.permute(0, 2, 3, 1) + 1) / 2).clamp(0, 1)
     pictures = [Picture(best, seen[number].numpy(), spots[number].numpy()) for number in range(3)]
     held_out = trial.held_out(_images, count=count)
