@@ -106,3 +106,4 @@ def test_a_spread_is_its_mean_and_knows_its_range() -> None:
     assert (three.low, three.high) == (0.5, 1.0)
     assert f"{three:.0%}" == "70% (50% to 100%)"
     assert f"{Spread([0.999, 0.998]):.0%}" == "100%"
+    assert f"{Spread([three, three]):.0%}" == "70%"
