@@ -52,6 +52,11 @@ def test_workers_change_nothing_but_the_process() -> None:
     assert [(seed, threads) for seed, threads, _ in alone] == [(s, 1) for s in (15, 15, 16, 16, 17, 17)]
 
 
+def test_what_cannot_be_sent_to_a_worker_fails_without_workers_too() -> None:
+    with pytest.raises(Exception, match=r"Can't pickle .*lambda"):
+        Trial(0).map("", lambda: 1, [()])
+
+
 def test_workers_end_with_the_process_that_began_them() -> None:
     script = (
         "import os, sys, time\n"

@@ -21,7 +21,7 @@ from torch import nn
 
 from glassformer.experiments.batches import Rng
 from glassformer.experiments.finding import Progress, silent
-from glassformer.experiments.workers import Workers, alone
+from glassformer.experiments.workers import Workers, alone, sendable
 from glassformer.recipe import Train
 from glassformer.tasks.protocol import Batch, Loss
 from glassformer.training import Trainer
@@ -75,7 +75,7 @@ class Trial:
         """
         if self.workers is not None:
             return self.workers.map(work, jobs, self.seed, lambda done: self.progress(name, done, len(jobs)))
-        return [alone(work, job, self.seed) for job in self.each(name, jobs)]
+        return [sendable(alone(*sendable((work, job)), self.seed)) for job in self.each(name, jobs)]
 
     def tuned(
         self,
