@@ -21,7 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "long-memory": {"steps": 3, "distances": (3, 6)},
     "lora": {"first": 3, "steps": 3, "ranks": (1, 2)},
     "order-blind": {"steps": 3},
-    "parallel-speed": {"lengths": (16, 64), "repeats": 2},
+    "parallel-speed": {"lengths": (16, 64), "rounds": 2},
     "positions": {"steps": 3, "length": 6, "vocabulary": 6},
     "residual-and-norm": {"steps": 3, "depths": (1, 4), "gains": (3.0,), "new": 20},
     "stacked-layers": {"steps": 3, "count": 8},

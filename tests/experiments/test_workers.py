@@ -52,6 +52,11 @@ def test_workers_change_nothing_but_the_process() -> None:
     assert [(seed, threads) for seed, threads, _ in alone] == [(s, 1) for s in (15, 15, 16, 16, 17, 17)]
 
 
+def test_what_cannot_be_sent_to_a_worker_fails_without_workers_too() -> None:
+    with pytest.raises(Exception, match=r"Can't pickle .*lambda"):
+        Trial(0).map("", lambda: 1, [()])
+
+
 def test_workers_end_with_the_process_that_began_them() -> None:
     script = (
         "import os, sys, time\n"
@@ -98,6 +103,7 @@ def test_each_variant_is_repeated_at_the_rate_that_suits_it() -> None:
 def test_no_two_seeds_share_a_repetition() -> None:
     seeds = [each.seed for seed in range(10) for each in Trial(seed).seeds()]
     assert len({*seeds}) == len(seeds) == 30
+    assert max(each.seed for each in Trial(2**63 - 1).seeds()) < 2**63
 
 
 def test_a_spread_is_its_mean_and_knows_its_range() -> None:
@@ -106,3 +112,4 @@ def test_a_spread_is_its_mean_and_knows_its_range() -> None:
     assert (three.low, three.high) == (0.5, 1.0)
     assert f"{three:.0%}" == "70% (50% to 100%)"
     assert f"{Spread([0.999, 0.998]):.0%}" == "100%"
+    assert f"{Spread([three, three]):.0%}" == "70%"

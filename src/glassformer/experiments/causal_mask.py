@@ -99,11 +99,11 @@ def _written(model: DecoderOnly | EncoderOnly, new: TokenBatch) -> list[float]:
 def _draw(rows: Rows) -> Figure:
     figure, (loss, right) = panels(2, 9.5, 3.6)
     bands(loss, rows.where(part="loss"), "step", "loss", "model", COLOURS, markevery=4)
-    loss.set(title="Training: the mask makes it harder", xlabel="step", ylabel="training loss (nats)", yscale="log")
+    loss.set(title="Training: the loss falls either way", xlabel="step", ylabel="training loss (nats)", yscale="log")
     loss.legend()
     bands(right, rows.where(part="written"), "number", "right", "model", COLOURS)
     mark_level(right, 1 / MODULUS, "guessing")
-    right.set(title="Writing: without it, nothing was learned", xlabel=f"number after the {GIVEN} given")
+    right.set(title="Writing: without the mask, nothing was learned", xlabel=f"number after the {GIVEN} given")
     right.set(ylabel="right numbers", ylim=(0, 1.05))
     right.legend(loc="center right")
     return figure

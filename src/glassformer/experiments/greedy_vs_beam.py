@@ -147,7 +147,7 @@ def _likeliest(output: Hypothesis, best: NDArray[Any]) -> float:
 def _story(output: Hypothesis, name: str) -> list[Row]:
     """One sentence, token by token: what it was, how likely, and the total so far."""
     sums = np.cumsum(output.log_probabilities).tolist()
-    names = [NAMES[token] for token in output.tokens] + ["end"] * output.finished
+    names = [NAMES[token] if token < len(NAMES) else "?" for token in output.tokens] + ["end"] * output.finished
     return [
         {"part": "sentence", "search": name, "place": place, "token": token, "total": total}
         for place, (token, total) in enumerate(zip(names, sums, strict=True), start=1)

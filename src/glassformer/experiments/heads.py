@@ -58,9 +58,8 @@ class Looked:
 def run(trial: Trial, steps: int = 400, count: int = 200) -> Finding:
     """A language model learns the small language; then its heads are watched, and taken away one by one."""
     seeds = [each.seed for each in trial.seeds()]
-    tuned = trial.tuned("learning a language", partial(_learned, steps=steps, count=count), ["decoder"], RATES)[
-        "decoder"
-    ]
+    work = partial(_learned, steps=steps, count=count)
+    tuned = trial.tuned("learning a language", work, ["decoder"], RATES)["decoder"]
     rows = Rows(row for result, _ in tuned.results for row in result)
     known = {relation: Spread(before[f"loss: {relation}"] for _, before in tuned.results) for relation in RELATIONS}
     facts: dict[str, float] = {"largest": max(rows.column("loss")), "smallest": min(rows.column("loss"))}
@@ -98,12 +97,12 @@ def run(trial: Trial, steps: int = 400, count: int = 200) -> Finding:
             f"{facts[f'found {relation}']:.0f} of {len(seeds)} seeds."
             for relation in RELATIONS
         )
-        + f" The three relations have {apart:.0f} different heads. So heads do attend to different relations; "
+        + f" The three relations have {apart:.0f} different heads"
         + (
-            "and the loss shows which."
+            ", and the loss shows which."
             if found == total
-            else f"but the loss shows which in only {found:.0f} of {total} cases: attention shows where a head looks, "
-            "not whether what it finds is needed."
+            else f"; the loss shows which in {found:.0f} of {total} cases: attention shows where a head looks, not "
+            "whether what it finds is needed."
         ),
         holds=apart.low == len(RELATIONS)
         and all(min(attention) > 0.5 for attention in looked.values())

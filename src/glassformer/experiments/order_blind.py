@@ -39,7 +39,7 @@ EQUAL = 1e-4  # of a vector's length: rounding, not order
 def run(trial: Trial, steps: int = 120, width: int = 32) -> Finding:
     """The two sentences through untrained models of every scheme; then each learns to say who does it to whom."""
     shape, seeds = Small(len(WORDS), width=width), trial.seeds()
-    tuned = trial.tuned("learning who bites", partial(_learned, steps=steps, shape=shape), [*SCHEMES], RATES)
+    tuned = trial.tuned("learning who bites", partial(_learned, steps=steps, width=width), [*SCHEMES], RATES)
     rows = Rows(row | {"rate": each.rate} for each in tuned.values() for row in each.results)
     rows += [
         {"positions": MASKED, "seed": each.seed, "change": _change(each.begin(shape.language_model))} for each in seeds
@@ -79,9 +79,9 @@ def run(trial: Trial, steps: int = 120, width: int = 32) -> Finding:
     )
 
 
-def _learned(trial: Trial, scheme: str, rate: float, steps: int, shape: Small) -> tuple[float, Row]:
+def _learned(trial: Trial, scheme: str, rate: float, steps: int, width: int) -> tuple[float, Row]:
     """The validation loss of a model, how much it changes before training, and how often it is right after."""
-    small = with_all_schemes(shape, length=8, bidirectional=True)[scheme]
+    small = with_all_schemes(Small(len(WORDS), width=width), length=8, bidirectional=True)[scheme]
     change, model = _change(trial.begin(small.reader)), trial.begin(small.classifier, len(NOUNS))
     trial.learn("", model, _sentences, classification_loss, steps, rate)
     new: TextBatch = trial.new(_sentences, count=2000)

@@ -34,10 +34,10 @@ COLOURS = {SIMPLE: ORANGE, GATED: GREEN, OPEN: BLACK, BLOCK: BLUE}
 Layer = Callable[[Tensor], Tensor]  # (B, T, D) to (B, T, D)
 
 
-def run(trial: Trial, lengths: Sequence[int] = (16, 64, 256, 1024), count: int = 1, repeats: int = 5) -> Finding:
+def run(trial: Trial, lengths: Sequence[int] = (16, 64, 256, 1024), count: int = 1, rounds: int = 5) -> Finding:
     """One layer of each kind: seconds of a step (forward and backward) and its longest chain, for each length."""
     seeds = [each.seed for each in trial.seeds()]
-    rows = Rows(row for seed in trial.each("timing", seeds) for row in _timed(seed, lengths, count, repeats))
+    rows = Rows(row for seed in trial.each("timing", seeds) for row in _timed(seed, lengths, count, rounds))
     short, long = min(lengths), max(lengths)
     chains = rows.spreads("chain", by=("layer", "length"))
     chain, before = ({name: chains[name, length].high for name in COLOURS} for length in (long, short))
@@ -48,7 +48,7 @@ def run(trial: Trial, lengths: Sequence[int] = (16, 64, 256, 1024), count: int =
     return Finding(
         method=f"One layer of width {WIDTH} each (a Transformer block has attention and feed-forward) read {count} "
         f"random sequence{'s' if count > 1 else ''} of {short} to {long} vectors, forward and backward, on one thread "
-        f"of a CPU; the time is the processor's, the shortest of {repeats}. RNN and LSTM run on PyTorch's fused "
+        f"of a CPU; the time is the processor's, the shortest of {rounds}. RNN and LSTM run on PyTorch's fused "
         "kernels; one LSTM takes its steps in Python, as it does while it is recorded. The chain is the longest path "
         "through autograd's graph of the last output, with a recurrent layer's steps in the open. Slow means slower "
         "than the block, at the longest length and at every seed.",
@@ -78,7 +78,7 @@ def run(trial: Trial, lengths: Sequence[int] = (16, 64, 256, 1024), count: int =
     )
 
 
-def _timed(seed: int, lengths: Sequence[int], count: int, repeats: int) -> list[Row]:
+def _timed(seed: int, lengths: Sequence[int], count: int, rounds: int) -> list[Row]:
     """Chains and times of layers that begin with these random numbers."""
     torch.manual_seed(seed)
     block: Layer = BlockBuilder(WIDTH, HEADS, 4 * WIDTH, activation=gelu).encoder_blocks(1)[0]
@@ -89,7 +89,7 @@ def _timed(seed: int, lengths: Sequence[int], count: int, repeats: int) -> list[
         x = torch.randn(count, length, WIDTH, requires_grad=True)
         for name, layer in layers.items():
             chain = longest_chain(chains[name](x)[:, -1].sum())
-            _, seconds = quickest(partial(_step, layer, x), 1 if name == OPEN else repeats)
+            _, seconds = quickest(partial(_step, layer, x), 1 if name == OPEN else rounds)
             row: Row = {"layer": name, "seed": seed, "length": length}
             rows.append({**row, "milliseconds": 1000 * seconds, "chain": chain})
     return rows

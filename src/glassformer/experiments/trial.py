@@ -21,12 +21,13 @@ from torch import nn
 
 from glassformer.experiments.batches import Rng
 from glassformer.experiments.finding import Progress, silent
-from glassformer.experiments.workers import Workers, alone
+from glassformer.experiments.workers import Workers, alone, sendable
 from glassformer.recipe import Train
 from glassformer.tasks.protocol import Batch, Loss
 from glassformer.training import Trainer
 from glassformer.training.protocols import Batches
 
+SEEDS = 2**63  # how many there are
 Draw = Callable[..., Any]  # a batch, drawn with a generator
 Item = TypeVar("Item")
 Model = TypeVar("Model")
@@ -65,7 +66,7 @@ class Trial:
 
     def seeds(self) -> list[Trial]:
         """Trials with seeds of their own, which no trial with another seed has; they can be sent to workers."""
-        return [Trial(self.repeats * self.seed + number) for number in range(self.repeats)]
+        return [Trial((self.repeats * self.seed + number) % SEEDS) for number in range(self.repeats)]
 
     def map(self, name: str, work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]]) -> list[Result]:
         """What `work(*job)` returns for each job, over the cores if there are workers; `work` is a top-level function.
@@ -75,7 +76,7 @@ class Trial:
         """
         if self.workers is not None:
             return self.workers.map(work, jobs, self.seed, lambda done: self.progress(name, done, len(jobs)))
-        return [alone(work, job, self.seed) for job in self.each(name, jobs)]
+        return [sendable(alone(*sendable((work, job)), self.seed)) for job in self.each(name, jobs)]
 
     def tuned(
         self,
