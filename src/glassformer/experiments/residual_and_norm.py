@@ -33,7 +33,7 @@ from glassformer.tasks.objective import Objective
 CLAIM = "Depth without residual connections or norms does not train."
 ORDER = 100  # in the story
 
-WIDTH, RATES = 32, (2e-3, 8e-3)
+WIDTH, RATES = 32, (5e-3, 2e-2)
 TRAINED, FAILED = 0.5, 0.9  # of the loss of guessing: below, it trains; above, it does not
 WORST = 10.0  # nats: what is lost beyond that is not worth a picture
 GUESS = math.log(MODULUS)  # the loss of somebody who knows nothing
@@ -69,7 +69,7 @@ COLOURS = {PRE: BLUE, POST: GREEN, RESIDUAL: PINK, NORM: ORANGE, NEITHER: BLACK}
 
 def run(
     trial: Trial,
-    steps: int = 160,
+    steps: int = 240,
     depths: Sequence[int] = (1, 6),
     gains: Sequence[float] = (3.0,),
     new: int = 500,
@@ -113,7 +113,7 @@ def run(
         f"without (one block alone: {losses[NORM, min(depths), 1.0]:.2f} and "
         f"{losses[NEITHER, min(depths), 1.0]:.2f}). Without norms, residuals alone reach "
         f"{losses[RESIDUAL, deep, 1.0]:.2f}"
-        + (": what does not train is depth without residuals, not depth without norms. " if trains[RESIDUAL] else ". ")
+        + (": depth trains without norms. " if trains[RESIDUAL] else ". ")
         + f"Norms matter where matrices begin too large: {from_large[PRE]} with them, {from_large[RESIDUAL]} without. "
         f"The gradient that arrives at the first block before training is {float(first[PRE]):.1g} with both and "
         f"{float(first[NEITHER]):.1g} with neither.",
