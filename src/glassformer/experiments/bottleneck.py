@@ -87,7 +87,8 @@ def run(trial: Trial, steps: int = 500, lengths: Sequence[int] = (5, 10, 20, 30)
         f"it. Models of width {WIDTH} (one LSTM layer to read and one to write, or one Transformer block each) learned "
         f"for {steps} steps of 32 sentences (the Transformer, which learns more slowly, for twice as many), each "
         f"{told_rates(RATES)}. BLEU is sacreBLEU's, of {count} new sentences of each length, translated greedily; "
-        f"words by place are those of {4 * count} sentences of {longest} words, each with the right words before it given.",
+        f"words by place are those of {4 * count} sentences of {longest} words, each with the right words before it "
+        "given.",
         measured=f"BLEU with a fixed vector is {fall[FIXED]}; with attention {fall[LOOKS_BACK]}; with a Transformer "
         f"{fall[TRANSFORMER]}. Of sentences of {longest} words the fixed vector has right {told[FIXED]}: {which}. With "
         f"attention it is {told[LOOKS_BACK]}; with a Transformer {told[TRANSFORMER]}.",
