@@ -33,7 +33,7 @@ from glassformer.tasks.objective import Objective
 CLAIM = "Depth without residual connections or norms does not train."
 ORDER = 100  # in the story
 
-WIDTH, RATES = 32, (5e-3, 2e-2)
+WIDTH, RATES = 32, (2e-3, 8e-3)
 TRAINED, FAILED = 0.5, 0.9  # of the loss of guessing: below, it trains; above, it does not
 WORST = 10.0  # nats: what is lost beyond that is not worth a picture
 GUESS = math.log(MODULUS)  # the loss of somebody who knows nothing
@@ -69,7 +69,7 @@ COLOURS = {PRE: BLUE, POST: GREEN, RESIDUAL: PINK, NORM: ORANGE, NEITHER: BLACK}
 
 def run(
     trial: Trial,
-    steps: int = 240,
+    steps: int = 160,
     depths: Sequence[int] = (1, 6),
     gains: Sequence[float] = (3.0,),
     new: int = 500,
