@@ -19,13 +19,13 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from glassformer.experiments.batches import Rng, windows
-from glassformer.experiments.charts import bars, legend_below, mark_level, panels
+from glassformer.experiments.charts import bars, legend_below, panels
 from glassformer.experiments.finding import Finding, Row, Rows, Spread
 from glassformer.experiments.measures import accuracy, logits, mean_loss, parameters
 from glassformer.experiments.small import Small
 from glassformer.experiments.trial import Trial, told_rates
 from glassformer.looking import intervene, record
-from glassformer.looking.style import BLUE, ORANGE
+from glassformer.looking.style import BLUE, GREY, ORANGE
 from glassformer.models import DecoderOnly
 from glassformer.parts.schemes import rotary
 from glassformer.tasks.gathering import TokenBatch, token_loss
@@ -155,9 +155,9 @@ def _draw(right: Spreads, look: Spreads, lost: Spreads) -> Figure:
         bars(axes, (1, 2), {facet: [found[number, facet] for number in (1, 2)] for facet in FACETS}, COLOURS)
         axes.set_ylim(0, 1.05)
     for axes in (quality, without):
-        mark_level(axes, 1 / PAIRS, f"one of {PAIRS} digits")
+        axes.axhline(1 / PAIRS, color=GREY, linestyle=":", label=f"one of {PAIRS} digits")
     quality.set(title="What a stack can tell", xlabel="layers", ylabel="right")
     attention.set(title="Where two layers look", xlabel="layer", ylabel="attention of its strongest head")
     without.set(title="Without the attention of a layer", xlabel="layer that is taken away", ylabel="right")
-    legend_below(figure, quality, columns=2)
+    legend_below(figure, quality, columns=3)
     return figure
