@@ -4,7 +4,8 @@
     python tools/guide.py runs/experiments [NAME …]
 
 Each page gets its experiment's sentence, its verdict and its figure (a PNG of few colours where the SVG is too large),
-the guide's table every claim and verdict. What else a page says is written by hand: read it again when a verdict changes.
+the guide's table every claim and verdict. What else a page says is written by hand: read it again when a verdict
+changes.
 """
 
 from __future__ import annotations
