@@ -3,8 +3,9 @@
     glassformer experiment --all --out runs/experiments
     python tools/guide.py runs/experiments [NAME …]
 
-Each page gets its experiment's sentence, its verdict and its figure (as PNG where the SVG is too large), the guide's
-table every claim and verdict. What else a page says is written by hand: read it again when a verdict changes.
+Each page gets its experiment's sentence, its verdict and its figure (a PNG of few colours where the SVG is too large),
+the guide's table every claim and verdict. What else a page says is written by hand: read it again when a verdict
+changes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 import shutil
 import sys
 from pathlib import Path
+
+from PIL import Image
 
 from glassformer.experiments import EXPERIMENTS, report
 
@@ -35,7 +38,10 @@ def write(page: Path, folder: Path, result: report.Result) -> None:
     kind = "svg" if (folder / "figure.svg").stat().st_size < LARGEST else "png"
     for each in ("svg", "png"):
         (GUIDE / "figures" / f"{result.name}.{each}").unlink(missing_ok=True)
-    shutil.copyfile(folder / f"figure.{kind}", GUIDE / "figures" / f"{result.name}.{kind}")
+    figure = GUIDE / "figures" / f"{result.name}.{kind}"
+    shutil.copyfile(folder / f"figure.{kind}", figure)
+    if figure.stat().st_size >= LARGEST:
+        Image.open(figure).convert("RGB").quantize(128).save(figure, optimize=True)
     text = page.read_text(encoding="utf-8")
     text = re.sub(r"^\*.*\*$", lambda _: f"*{result.claim}*", text, count=1, flags=re.MULTILINE)
     text = re.sub(r"!\[.*?\]\(figures/.*?\)", f"![{result.name}](figures/{result.name}.{kind})", text, count=1)
