@@ -16,7 +16,7 @@ from glassformer.experiments.charts import lines, panels
 from glassformer.experiments.finding import Finding, Rows
 from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, GREY, ORANGE
-from glassformer.parts.attention import dot_similarity, scaled_dot_similarity
+from glassformer.parts.similarity import dot_similarity, scaled_dot_similarity
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 KINDS = {"q · k": dot_similarity, "q · k / √d": scaled_dot_similarity}
