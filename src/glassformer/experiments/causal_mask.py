@@ -25,6 +25,9 @@ from glassformer.models import DecoderOnly, EncoderOnly
 from glassformer.parts.schemes import rotary
 from glassformer.tasks.gathering import TokenBatch, token_loss
 
+CLAIM = "Without the mask training leaks the future: the training loss falls, generation fails."
+ORDER = 120  # in the story
+
 WIDTH, GIVEN = 32, 3  # of the models; numbers that are given before they write
 VOCABULARY = MODULUS + 1  # the numbers, and an end that is never written
 MASKED, OPEN = "with the mask", "without"

@@ -18,6 +18,9 @@ from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, GREY, ORANGE
 from glassformer.parts.similarity import dot_similarity, scaled_dot_similarity
 
+CLAIM = "The variance of q · k grows as the width d; dividing by √d keeps it at 1 and the softmax alive."
+ORDER = 60  # in the story
+
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 KINDS = {"q · k": dot_similarity, "q · k / √d": scaled_dot_similarity}
 COLOURS = {"q · k": ORANGE, "q · k / √d": BLUE}

@@ -28,6 +28,12 @@ from glassformer.looking.style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK
 from glassformer.models import DecoderOnly
 from glassformer.tasks.gathering import token_loss
 
+CLAIM = (
+    "Gradients vanish or explode on their way back through an RNN; gates mitigate that, "
+    "attention gives a short way round it."
+)
+ORDER = 20  # in the story
+
 WIDTH, VOCABULARY, RATE = 64, 8, 1e-2
 LARGE = 4.0  # times as large as usual: the recurrent matrix that makes gradients explode
 NEAR, FAR = 1, 50  # distances that are compared

@@ -27,6 +27,9 @@ from glassformer.looking.style import BLUE, GREEN, ORANGE
 from glassformer.models import transformer
 from glassformer.tasks.translation import PairBatch, translation_loss
 
+CLAIM = "Greedy decoding takes the likeliest word at each step and misses likelier sentences; beam search finds them."
+ORDER = 140  # in the story
+
 WORDS, SENTENCE = 8, 4  # in the language that is read
 STEMS, ENDINGS = 6, 6  # first and second tokens of the language that is written
 USUAL = (0.3, 0.6)  # how often the usual translation of a word is used, from one word to the other

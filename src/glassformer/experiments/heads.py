@@ -28,6 +28,12 @@ from glassformer.models import DecoderOnly
 from glassformer.parts.schemes import rotary
 from glassformer.tasks.gathering import TokenBatch, token_loss
 
+CLAIM = (
+    "Different heads attend to different relations: the previous token, the subject of a verb, a rare word. "
+    "Take a head away, and the loss shows which."
+)
+ORDER = 110  # in the story
+
 KINDS = {"singular": 6, "plural": 6, "verb": 6, "verbs": 6, "first": 8, "second": 8, "name": 24, "adjective": 4}
 FIRST = dict(zip([*KINDS, "other"], np.cumsum([0, *KINDS.values()]).tolist(), strict=True))  # the first of each kind
 START, THE, NEAR, IN, UPON, SAYS, FULL_STOP = range(FIRST["other"], FIRST["other"] + 7)

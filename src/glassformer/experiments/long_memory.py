@@ -24,6 +24,9 @@ from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, GREEN, ORANGE, PINK
 from glassformer.tasks.gathering import TokenBatch, token_loss
 
+CLAIM = "Information from long ago is hard to reach for a model that reads step by step."
+ORDER = 30  # in the story
+
 SYMBOLS, RATE = 8, 1e-2
 QUESTION, GUESS = SYMBOLS, 1 / SYMBOLS
 KNOWN = 0.9  # of the answers right: then the symbol is remembered

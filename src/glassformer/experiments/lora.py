@@ -26,6 +26,9 @@ from glassformer.models import transformer
 from glassformer.parts.lora import adapt
 from glassformer.tasks.translation import PairBatch, translation_loss
 
+CLAIM = "As B begins at 0, an adapted model begins as its base; a small rank learns nearly as well as all weights."
+ORDER = 150  # in the story
+
 LETTERS, LENGTH, START, END = 12, 6, 12, 13
 TARGETS = ("query", "key", "value", "output", "expand")
 RATE = 5e-3

@@ -23,6 +23,9 @@ from glassformer.models import DecoderOnly, EncoderOnly
 from glassformer.tasks.classification import classification_loss
 from glassformer.tasks.gathering import TextBatch
 
+CLAIM = 'Without positions "dog bites man" is "man bites dog".'
+ORDER = 70  # in the story
+
 WORDS = ("[CLS]", "bites", "sees", "chases", "dog", "man", "cat", "fox", "child", "bird", "cow", "horse")
 NOUNS = range(WORDS.index("dog"), len(WORDS))
 VERBS = range(WORDS.index("bites"), WORDS.index("dog"))

@@ -24,6 +24,9 @@ from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.feedforward import gelu
 from glassformer.parts.recurrent import LSTM, RNN, Cell, Recurrent
 
+CLAIM = "An RNN is slow on long sequences, as each step waits for the last; a Transformer reads all at once."
+ORDER = 50  # in the story
+
 WIDTH, HEADS = 64, 4
 SIMPLE, GATED, OPEN, BLOCK = "RNN", "LSTM", "LSTM, step by step in Python", "Transformer block"
 COLOURS = {SIMPLE: ORANGE, GATED: GREEN, OPEN: BLACK, BLOCK: BLUE}

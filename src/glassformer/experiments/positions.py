@@ -26,6 +26,9 @@ from glassformer.models import DecoderOnly
 from glassformer.parts.positions import ALiBi, Learned, RelativeBias, Rotary, Sinusoidal
 from glassformer.tasks.gathering import token_loss
 
+CLAIM = "Counting positions is unbounded; sinusoids are bounded, distinct, and give relative offsets by a linear map."
+ORDER = 80  # in the story
+
 WIDTH, HEADS = 64, 8
 POSITIONS = 512  # that the waves are looked at
 OFFSETS = (1, 2, 4, 8, 16, 32)

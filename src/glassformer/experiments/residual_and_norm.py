@@ -30,6 +30,9 @@ from glassformer.parts.schemes import learned
 from glassformer.tasks.gathering import TokenBatch, token_loss
 from glassformer.tasks.objective import Objective
 
+CLAIM = "Depth without residual connections or norms does not train."
+ORDER = 100  # in the story
+
 WIDTH, RATE = 32, 5e-3
 LARGE = 2.0  # times as large as it should be
 WORST = 10.0  # nats: what is lost beyond that is not worth a picture

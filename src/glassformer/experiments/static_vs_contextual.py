@@ -29,6 +29,9 @@ from glassformer.static.vectors import make_vectors
 from glassformer.tasks.gathering import TokenBatch, token_loss
 from glassformer.tasks.masked import chosen, hidden_at
 
+CLAIM = '"bank" and "apple" have one vector in Word2Vec, and one for each of their senses in a contextual model.'
+ORDER = 10  # in the story
+
 NOUNS = {
     "money": ["loan", "cash", "credit", "deposit", "wallet", "salary"],
     "river": ["water", "boat", "bridge", "reed", "mud", "current"],
