@@ -1,8 +1,8 @@
 """free-attention: attention without parameters against learned queries, keys and values, on the same tasks.
 
 Without parameters each word takes in the words that are like it, itself first, whatever it is needed for. Two tasks ask
-for two different things of the same sentences: the sense of "bank", which words of like meaning tell, and the word before
-each, which no likeness tells.
+for two different things of the same sentences: the sense of "bank", which words of like meaning tell, and the word
+before each, which no likeness tells.
 
 B sentences, T length, D model width
 """
@@ -61,8 +61,8 @@ class Reader(nn.Module):
         self.attention = MultiHeadAttention(WIDTH, heads=1) if attends == LEARNED else None
         self.head = nn.Linear(WIDTH, len(WORDS) + SENSES)
 
-    def hidden(self, text: Tensor) -> Tensor:
-        """Words (B, T) in context, (B, T, D)."""
+    def hidden(self, text: Tensor, mask: None = None, documents: None = None) -> Tensor:
+        """Words (B, T) in context, (B, T, D); there is no padding."""
         x = self.embedding(text)
         if self.attention is not None:
             return self.attention(x)  # type: ignore[no-any-return]

@@ -2,8 +2,8 @@
 
 A text writes symbols now and then, between others that do not matter; at each place the symbol that was written last is
 asked for. The rule is the same at every place, and so are an RNN's weights. A network with weights of its own for each
-step has to learn it once for each, and has none for later steps. A Transformer shares its weights across places, too; but
-what tells places apart, its positions, is new beyond the trained length.
+step has to learn it once for each, and has none for later steps. A Transformer shares its weights across places, too;
+but what tells places apart, its positions, is new beyond the trained length.
 
 B texts, T length, D width
 """
@@ -11,6 +11,7 @@ B texts, T length, D width
 from __future__ import annotations
 
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 
 from glassformer.experiments.batches import Rng
 from glassformer.experiments.charts import bands, panels
-from glassformer.experiments.finding import Finding, Rows
+from glassformer.experiments.finding import Finding, Rows, Spread
 from glassformer.experiments.measures import accuracy_by_place, logits, mean_loss, parameters
 from glassformer.experiments.small import CELLS, SCHEMES, Small
 from glassformer.experiments.trial import Trial
@@ -44,16 +45,18 @@ RATES = (3e-3, 1e-2)
 
 
 class OwnWeights(nn.Module):
-    """h_t = tanh(W_x^t x_t + W_h^t h_{t-1} + b^t): an RNN that shares nothing; later steps use the last one's "
-    "weights."""
+    """h_t = tanh(W_x^t x_t + W_h^t h_{t-1} + b^t): an RNN that shares nothing across time.
+
+    Steps beyond its `length` have no weights: those of the last step are used for them.
+    """
 
     def __init__(self, vocabulary: int, width: int, length: int) -> None:
         super().__init__()
         self.embedding, self.head = nn.Embedding(vocabulary, width), nn.Linear(width, vocabulary)
         self.steps = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(length))
 
-    def hidden(self, text: Tensor) -> Tensor:
-        """The states (B, T, D) after each token (B, T)."""
+    def hidden(self, text: Tensor, mask: None = None, documents: None = None) -> Tensor:
+        """The states (B, T, D) after each token (B, T); there is no padding."""
         x = self.embedding(text)
         state, found = torch.zeros_like(x[:, 0]), []
         for place in range(text.shape[1]):
@@ -78,22 +81,14 @@ def run(trial: Trial, steps: int = 200, length: int = 12) -> Finding:
         for place, right in enumerate(result["right"], start=1)
     )
     numbers = {name: found.results[0]["parameters"] for name, found in tuned.items()}
-    within, beyond, far = (
-        Rows(row for row in rows if first < row["place"] <= end) for first, end in (
-            (0, length), (length, 2 * length), (TIMES // 2 * length, TIMES * length)
-        )
-    )  # fmt: skip
-    spans = [
-        {
-            name: _by_seed(part.where(model=name), seeds)
-            for name in COLOURS
-        }
-        for part in (within, beyond, far)
-    ]  # fmt: skip
-    inside, twice, long = spans
+    ends = {"within": (0, length), "twice": (length, 2 * length), "far": (TIMES // 2 * length, TIMES * length)}
+    spans = {
+        label: {name: _mean(rows.where(model=name), seeds, first, end) for name in COLOURS}
+        for label, (first, end) in ends.items()
+    }
+    inside, long = spans["within"], spans["far"]
     facts: dict[str, float] = {f"parameters {name}": count for name, count in numbers.items()}
-    for label, found in zip(("within", "twice", "far"), spans, strict=True):
-        facts |= {f"{label} {name}": value for name, value in found.items()}
+    facts |= {f"{label} {name}": value for label, found in spans.items() for name, value in found.items()}
     told = ", ".join(f"{long[name]:.0%} for {name.split(', ')[1]}" for name in (WAVES, ROTARY, ALIBI))
     return Finding(
         method=f"Texts in which one of {WRITTEN} symbols is written at {OFTEN:.0%} of the places, between {OTHERS} "
@@ -123,10 +118,9 @@ def run(trial: Trial, steps: int = 200, length: int = 12) -> Finding:
     )
 
 
-def _by_seed(rows: Rows, seeds: list[int]) -> Any:
-    """The mean over all places, with its range over the seeds."""
-    means = [{"all": 0, "mean": float(np.mean(rows.where(seed=seed).column("right")))} for seed in seeds]
-    return Rows(means).spreads("mean", by="all")[0]
+def _mean(rows: Rows, seeds: list[int], first: int, end: int) -> Spread:
+    """The mean over some places, with its range over the seeds."""
+    return Spread(fmean(rows.where(seed=seed).column("right")[first:end]) for seed in seeds)
 
 
 def _latest(rng: Rng, length: int, count: int = 32) -> TokenBatch:
