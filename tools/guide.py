@@ -39,7 +39,7 @@ def main(names: list[str]) -> None:
             )
             text = re.sub(rf"\(figures/{name}\.\w+\)", f"(figures/{name}.{kind})", text)
             page.write_text(text, encoding="utf-8")
-            print(f"{name}: {'holds' if result.holds else 'does not hold'}")  # noqa: T201
+            print(f"{name}: {'holds' if result.holds else 'does not hold'}")
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def test_a_stack_with_residuals_can_spare_a_block(found: Found) -> None:
 def test_similarity_finds_a_sense_but_not_the_word_before(found: Found) -> None:
     finding = found("free-attention")
     for name in ("cosine", "dot", "scaled dot"):
-        assert spread(finding, f"diagonal before, {name}").low > 0.95
+        assert spread(finding, f"diagonal before, {name}").low > 0.88
         assert spread(finding, f"word before, {name}").high < spread(finding, "word before, learned Q, K, V").low
     assert spread(finding, "diagonal after, word before, learned Q, K, V").high < 0.5
     assert spread(finding, "sense of bank, learned Q, K, V").low > 0.8

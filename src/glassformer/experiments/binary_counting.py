@@ -30,8 +30,8 @@ from glassformer.parts.schemes import scheme_of
 from glassformer.tasks.gathering import TokenBatch, token_loss
 
 CLAIM = (
-    "Sinusoidal positions are like binary counting, each higher digit changing less often, but bounded and smooth; "
-    "tan would not do, as it jumps to infinity."
+    "Sinusoidal positions are like binary counting, each higher digit changing less often, but bounded and smooth; tan "
+    "would not do, as it jumps to infinity."
 )
 ORDER = 84  # in the story
 
@@ -95,25 +95,22 @@ def run(trial: Trial, steps: int = 200) -> Finding:
     facts["ratio_binary"] = halves[1] / halves[0]
     facts["ratio_waves"] = slows[1] / slows[0]
     return Finding(
-        method=f"Vectors of {POSITIONS} positions: {BITS} binary digits, {WIDTH} sinusoids, the same with tan and -cot "
-        "instead of sin and cos, and the position itself. A step is the distance between the vectors of neighbouring "
-        "positions; how often a digit or a wave changes is how often it changes its value or its sign, by position. "
-        "For "
-        "each offset the best linear map from each position to the one so much later was fitted; its error is what is "
-        f"left over. Then encoders of 2 layers learned for {steps} steps to say which of {SYMBOLS} symbols stands "
-        f"before "
-        f"each in texts of {LENGTH}, three times each, at the better of the rates {RATES[0]:g} and {RATES[1]:g}.",
+        method=f"Vectors of {POSITIONS} positions: {BITS} binary digits, {WIDTH} sinusoids, the same with tan and "
+        "-cot instead of sin and cos, and the position itself. A step is the distance between the vectors of "
+        "neighbouring positions; how often a digit or a wave changes is how often it changes its value or its sign, "
+        "by position. For each offset the best linear map from each position to the one so much later was fitted; its "
+        f"error is what is left over. Then encoders of 2 layers learned for {steps} steps to say which of {SYMBOLS} "
+        f"symbols stands before each in texts of {LENGTH}, three times each, at the better of the rates {RATES[0]:g} "
+        f"and {RATES[1]:g}.",
         measured=f"A binary digit changes {facts['ratio_binary']:.2f} times as often as the one below it, a wave "
         f"{facts['ratio_waves']:.2f} times as often (with {WIDTH} dimensions): the same idea, with finer steps. But "
-        f"from "
-        f"one position to the next binary vectors move by {facts['least_step binary']:.1f} to "
+        f"from one position to the next binary vectors move by {facts['least_step binary']:.1f} to "
         f"{facts['longest_step binary']:.1f}, as up to {BITS} digits flip at once, and waves always by "
         f"{facts['longest_step sinusoidal']:.2f}; an offset is a linear map for waves (error "
         f"{facts['offset_error sinusoidal']:.0e}), not for digits ({facts['offset_error binary']:.0%}). tan reaches "
         f"{facts['largest tan']:,.0f} and jumps by up to {facts['longest_step tan']:,.0f} in one step. Which symbol "
         f"stands before is learned by waves in {right[WAVES]:.0%}, by binary digits in {right[BINARY]:.0%}, by "
-        f"counting "
-        f"in {right[COUNT]:.0%}, by tan in {right[TANGENT]:.0%}; a guess finds {1 / SYMBOLS:.0%}.",
+        f"counting in {right[COUNT]:.0%}, by tan in {right[TANGENT]:.0%}; a guess finds {1 / SYMBOLS:.0%}.",
         holds=halves[0] == 1.0
         and all(abs(one / other - 2) < 0.05 for one, other in pairwise(halves))
         and all(one > other for one, other in pairwise(slows))

@@ -77,20 +77,17 @@ def run(trial: Trial, steps: int = 250) -> Finding:
         kept = " → ".join(f"{float(stays[cell, layer]):.2f}" for layer in range(1, LAYERS + 1))
         sentences.append(
             f"From the layers of the {cell}, bottom to top, a linear classifier reads {each}; the state is like that "
-            f"of "
-            f"{LAG} steps before with a correlation of {kept}."
+            f"of {LAG} steps before with a correlation of {kept}."
         )
     short = all(gains[cell, LAST].high < -0.02 for cell in KINDS)
     long = all(gains[cell, TOPIC].low > 0.02 for cell in KINDS)
     return Finding(
         method=f"Texts of a topic and {WORDS} words of three letters, the second of which follows from the first, the "
-        f"third "
-        f"from the first and the topic. Language models of {LAYERS} recurrent layers, {WIDTH} wide, learned them for "
-        f"{steps} steps, three times each, at the better of the rates {RATES[0]:g} and {RATES[1]:g}. A linear "
-        f"classifier "
-        "(ridge regression) was fitted on the states of each layer in 300 texts, at all places of the last three "
-        "words, and "
-        "tested on 300 others. The correlation is the mean cosine of the states, less their mean, at both places.",
+        f"third from the first and the topic. Language models of {LAYERS} recurrent layers, {WIDTH} wide, learned "
+        f"them for {steps} steps, three times each, at the better of the rates {RATES[0]:g} and {RATES[1]:g}. A "
+        "linear classifier (ridge regression) was fitted on the states of each layer in 300 texts, at all places of "
+        "the last three words, and tested on 300 others. The correlation is the mean cosine of the states, less their "
+        "mean, at both places.",
         measured=" ".join(sentences)
         + f" The third letter, which needs the topic, is right in {right['GRU', 'third letter']:.0%} (GRU) and "
         f"{right['LSTM', 'third letter']:.0%} (LSTM). "
@@ -111,7 +108,7 @@ def _texts(rng: Rng, count: int = 32) -> TokenBatch:
     words = np.stack((A + first, B + second, C + third), axis=-1).reshape(count, -1)  # (B, 3 * words)
     rows = np.concatenate((topic, words, A + np.zeros_like(topic)), axis=1)  # (B, T + 1)
     asked = np.arange(LENGTH) % 3 != 0  # after the first and the second letter of a word
-    return windows(rows, np.broadcast_to(asked, (count, LENGTH)))
+    return windows(rows, np.tile(asked, (count, 1)))
 
 
 def _learned(trial: Trial, cell: str, rate: float, steps: int) -> tuple[float, list[dict[str, Any]]]:

@@ -86,25 +86,18 @@ def run(trial: Trial, steps: int = 250) -> Finding:
     return Finding(
         method="Parameters are those of `transformer_base()`, `bert()` and `gpt2()` as they are built, none left out. "
         f"Decoders of 2 layers, {WIDTH} wide, learned for {steps} steps, three times each and at the better of the "
-        f"rates "
-        f"{RATES[0]:g} and {RATES[1]:g}, to copy the token {BACK} places before and to go on counting modulo "
-        f"{MODULUS}. "
-        "Then one of both non-linear parts of the trained ones (ReLU) was made linear: each feed-forward by the linear "
-        "map "
-        "that fits it best, each attention by the mean of its weights, the same for all texts. Right is on new texts.",
+        f"rates {RATES[0]:g} and {RATES[1]:g}, to copy the token {BACK} places before and to go on counting modulo "
+        f"{MODULUS}. Then one of both non-linear parts of the trained ones (ReLU) was made linear: each feed-forward "
+        "by the linear map that fits it best, each attention by the mean of its weights, the same for all texts. "
+        "Right is on new texts.",
         measured=f"Feed-forward has {base['feed-forward'] / 1e6:.1f} of {base['all'] / 1e6:.1f} M parameters of the "
-        f"base "
-        f"Transformer, {facts['share_base']:.0%} of all and {facts['share_base_blocks']:.0%} of those inside the "
-        f"blocks, "
-        f"beside {base['attention'] / 1e6:.1f} M of attention and {base['embeddings'] / 1e6:.1f} M of embeddings; in "
-        f"BERT it "
-        f"is {facts['share_bert']:.0%}, in GPT-2 {facts['share_gpt2']:.0%}: the largest part, not the bulk of all. "
-        f"Counting "
-        f"needs its non-linearity: {right[COUNT, RELU, WHOLE]:.0%} are right with ReLU, "
-        f"{right[COUNT, GELU, WHOLE]:.0%} "
-        f"with GELU, {right[COUNT, LINEAR, WHOLE]:.0%} with a linear feed-forward and {right[COUNT, NONE, WHOLE]:.0%} "
-        f"without; made linear after training, {right[COUNT, RELU, STRAIGHT]:.0%} are left, and "
-        f"{right[COUNT, RELU, FIXED]:.0%} if attention is made linear instead. Copying does not: "
+        f"base Transformer, {facts['share_base']:.0%} of all and {facts['share_base_blocks']:.0%} of those inside the "
+        f"blocks, beside {base['attention'] / 1e6:.1f} M of attention and {base['embeddings'] / 1e6:.1f} M of "
+        f"embeddings; in BERT it is {facts['share_bert']:.0%}, in GPT-2 {facts['share_gpt2']:.0%}: the largest part, "
+        f"not the bulk of all. Counting needs its non-linearity: {right[COUNT, RELU, WHOLE]:.0%} are right with ReLU, "
+        f"{right[COUNT, GELU, WHOLE]:.0%} with GELU, {right[COUNT, LINEAR, WHOLE]:.0%} with a linear feed-forward and "
+        f"{right[COUNT, NONE, WHOLE]:.0%} without; made linear after training, {right[COUNT, RELU, STRAIGHT]:.0%} are "
+        f"left, and {right[COUNT, RELU, FIXED]:.0%} if attention is made linear instead. Copying does not: "
         f"{right[COPY, RELU, WHOLE]:.0%} with ReLU, {right[COPY, NONE, WHOLE]:.0%} without a feed-forward.",
         holds=min(facts["share_base"], facts["share_bert"], facts["share_gpt2"]) > 0.5
         and needs[COUNT]

@@ -26,8 +26,7 @@ from glassformer.static.skipgram import Settings
 
 CLAIM = (
     'One-hot vectors are long and sparse, and "cat" is as far from "dog" as from "table"; learned vectors are short '
-    "and "
-    "dense, and words of like meaning are near each other."
+    "and dense, and words of like meaning are near each other."
 )
 ORDER = 4  # in the story
 
@@ -67,20 +66,16 @@ def run(trial: Trial, sentences: int = 800) -> Finding:
     return Finding(
         method=f"{sentences:,} sentences such as 'the cat sleeps near the dog' were made, whose nouns and verb are of "
         f"one of {len(KINDS)} kinds; nobody says which. `skip_gram` learned vectors of {WIDTH} numbers from them, "
-        f"three "
-        f"times with other sentences. Distances are those between the {len(NOUNS)} nouns, with vectors of length 1. "
-        f"Then "
-        "a linear classifier by ridge regression learned the kind of half of the nouns and was asked for that of the "
-        "others.",
-        measured=f"A one-hot vector has {facts['width one-hot']:.0f} numbers of which {facts['zeros one-hot']:.1%} are "
-        f"0; "
-        f"cat is {facts['cat dog one-hot']:.3f} from dog and {facts['cat table one-hot']:.3f} from table, and any two "
-        f"words are from {facts['closest one-hot']:.3f} to {facts['farthest one-hot']:.3f} apart. A learned one has "
-        f"{WIDTH} numbers, {facts['zeros learned']:.0%} of them 0; cat is {facts['cat dog learned']:.2f} from dog and "
-        f"{facts['cat table learned']:.2f} from table; the nearest noun is of the same kind in "
+        f"three times with other sentences. Distances are those between the {len(NOUNS)} nouns, with vectors of "
+        "length 1. Then a linear classifier by ridge regression learned the kind of half of the nouns and was asked "
+        "for that of the others.",
+        measured=f"A one-hot vector has {facts['width one-hot']:.0f} numbers of which {facts['zeros one-hot']:.1%} "
+        f"are 0; cat is {facts['cat dog one-hot']:.3f} from dog and {facts['cat table one-hot']:.3f} from table, and "
+        f"any two words are from {facts['closest one-hot']:.3f} to {facts['farthest one-hot']:.3f} apart. A learned "
+        f"one has {WIDTH} numbers, {facts['zeros learned']:.0%} of them 0; cat is {facts['cat dog learned']:.2f} from "
+        f"dog and {facts['cat table learned']:.2f} from table; the nearest noun is of the same kind in "
         f"{facts['neighbours learned']:.0%} (random vectors: {facts['neighbours random']:.0%}). So what is learned of "
-        f"some "
-        f"words carries over to others: the kind of nouns without a label is found for "
+        "some words carries over to others: the kind of nouns without a label is found for "
         f"{facts['right learned']:.0%} from learned, {facts['right random']:.0%} from random and "
         f"{facts['right one-hot']:.0%} from one-hot vectors; a guess finds {1 / len(KINDS):.0%}.",
         holds=facts["farthest one-hot"].high - facts["closest one-hot"].low < 1e-6

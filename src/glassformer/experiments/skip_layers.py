@@ -62,23 +62,17 @@ def run(trial: Trial, steps: int = 400, layers: int = 4) -> Finding:
     kept, lost = right[WITH, best[WITH]], right[WITHOUT, best[WITHOUT]]
     return Finding(
         method=f"Decoders of {layers} blocks, {WIDTH} wide, with residuals and norms before each part, or with norms "
-        f"after "
-        f"each part and no residuals, learned for {steps} steps to go on counting modulo {MODULUS}, three times each "
-        f"and "
-        f"at the best of the rates {', '.join(f'{rate:g}' for rate in RATES)}. Then each block was taken out of the "
-        "trained stack, so that the next one reads what that one would have read. Right is on 300 new sequences.",
+        f"after each part and no residuals, learned for {steps} steps to go on counting modulo {MODULUS}, three times "
+        f"each and at the best of the rates {', '.join(f'{rate:g}' for rate in RATES)}. Then each block was taken out "
+        "of the trained stack, so that the next one reads what that one would have read. Right is on 300 new "
+        "sequences.",
         measured=f"With all {layers} blocks {right[WITH, 0]:.0%} are right with residuals and {right[WITHOUT, 0]:.0%} "
         f"without. Without block {best[WITH]}, the one that is missed least, {kept:.0%} are still right with "
-        f"residuals; "
-        f"without residuals it is {lost:.0%} at best (without block {best[WITHOUT]}), and a guess is right in "
-        f"{GUESS:.0%}. "
-        f"Over all blocks it is {facts[f'mean, {WITH}']:.0%} and {facts[f'mean, {WITHOUT}']:.0%}. The block that "
-        f"changes "
-        f"the stream least, {min(change, key=change.__getitem__)}, adds {min(change.values()):.0%} of its length; the "
-        f"one "
-        f"that changes it most, {max(change, key=change.__getitem__)}, {max(change.values()):.0%}: not every block can "
-        f"be "
-        "spared.",
+        f"residuals; without residuals it is {lost:.0%} at best (without block {best[WITHOUT]}), and a guess is right "
+        f"in {GUESS:.0%}. Over all blocks it is {facts[f'mean, {WITH}']:.0%} and {facts[f'mean, {WITHOUT}']:.0%}. The "
+        f"block that changes the stream least, {min(change, key=change.__getitem__)}, adds {min(change.values()):.0%} "
+        f"of its length; the one that changes it most, {max(change, key=change.__getitem__)}, "
+        f"{max(change.values()):.0%}: not every block can be spared.",
         holds=min(right[WITH, 0].low, right[WITHOUT, 0].low) > 0.9
         and kept.low > 0.7
         and kept.low > lost.high + 0.2

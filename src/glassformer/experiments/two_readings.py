@@ -91,26 +91,26 @@ def run(trial: Trial, steps: int = 300) -> Finding:
     )
     several = max(right[one, IT].high, right[one, WITH].high) < 0.9 or abs(said[one] - BY_VERB) > 0.15
     return Finding(
-        method=f"Encoders of {LAYERS} layers, {WIDTH} wide, with {one} or {many} heads learned for {steps} steps which "
-        'word "it" stands for in sentences such as "the bear ate the honey because it was hungry" and "the honey was '
-        'eaten by the bear because it was hungry", and to which word "with" belongs in sentences such as "the man hit '
-        "the "
-        f'thief with a hammer" (hit) and "the man saw the thief with a beard" (thief). "saw … with a telescope" '
-        f"belongs "
-        f"to the verb in {BY_VERB:.0%} of them, by chance. Three times each, at the better of the rates {RATES[0]:g} "
-        f"and "
-        f"{RATES[1]:g}. Attention is that of the layer and head that attends most to the answer.",
-        measured=f'With {many} heads "it" is the right noun in {right[many, IT]:.0%} of new sentences: the last word '
-        f"alone "
-        f'turns "the bear" into "the honey". The head that looks at it most gives the right noun '
-        f'{looks[many, "answer"]:.0%} and the other {looks[many, "other"]:.0%} of its attention. "with" is attached '
-        f"rightly in {right[many, WITH]:.0%} where a word decides it. Where nothing does, {said[many]:.0%} of the "
-        f"probability go to the verb, of {BY_VERB:.0%} in the grammar: both readings are there, as probabilities. One "
-        f"head "
-        f"does the same: {right[one, IT]:.0%}, {right[one, WITH]:.0%} and {said[one]:.0%}; two meanings do not need "
-        f"two "
-        f"heads. Of the {many} heads the two that look most at the verb and at the noun are different ones in "
-        f"{split[many]:.0%} of the ambiguous sentences.",
+        method=f"Encoders of {LAYERS} layers, {WIDTH} wide, with {one} or {many} heads learned for {steps} steps "
+        'which word "it" stands for in sentences such as "the bear ate the honey because it was hungry" and "the '
+        'honey was eaten by the bear because it was hungry", and to which word "with" belongs in sentences such as '
+        '"the man hit the thief with a hammer" (hit) and "the man saw the thief with a beard" (thief). "saw … with a '
+        f'telescope" belongs to the verb in {BY_VERB:.0%} of them, by chance. Three times each, at the better of the '
+        f"rates {RATES[0]:g} and {RATES[1]:g}. Attention is that of the layer and head that attends most to the "
+        "answer.",
+        measured=f'With {many} heads "it" is the right noun in {right[many, IT]:.0%} of new sentences. The head that '
+        f"looks most at it gives the right noun {looks[many, 'answer']:.0%} of its attention and the other one "
+        f"{looks[many, 'other']:.0%}. "
+        f'"with" is attached rightly in {right[many, WITH]:.0%} where a word decides it; where nothing does, '
+        f"{said[many]:.0%} of the probability go to the verb, of {BY_VERB:.0%} in the grammar. With one head it is "
+        f"{right[one, IT]:.0%}, {right[one, WITH]:.0%} and {said[one]:.0%}: "
+        + (
+            "one head is not enough."
+            if several
+            else "two readings do not need two heads, both are there as probabilities."
+        )
+        + f" Of the {many} heads of the last layer, those that look most at the verb and at the noun of an ambiguous "
+        f"sentence are different ones in {split[many]:.0%}.",
         holds=finds and several,
         facts=facts | {"finds": float(finds), "several": float(several)},
         rows=rows,

@@ -97,24 +97,20 @@ def run(trial: Trial, steps: int = 100, judged: int = 150) -> Finding:
     facts["lost"] = lost = Spread(_lost(each) for each in trial.seeds())
     return Finding(
         method=f"Norms over {WIDTH} features, of which only scale and shift learn, learned for {steps} steps to give "
-        f"back "
-        "the vectors that they read: vectors that all have the same mean and variance; vectors whose features have "
-        "offsets and sizes of their own; and the same, each also multiplied and shifted by numbers of its own. What is "
-        "left over is the squared error by the variance of the data. Then small networks behind a norm learned for "
-        f"{judged} steps whether a vector is longer than most, and whether its mean is above 0. Three times each, at "
-        f"the "
-        f"better of the rates {RATES[0]:g} and {RATES[1]:g}, on new vectors.",
-        measured=f"Where all tokens have the same mean and variance, scale and shift undo layer norm: "
+        "back the vectors that they read: vectors that all have the same mean and variance; vectors whose features "
+        "have offsets and sizes of their own; and the same, each also multiplied and shifted by numbers of its own. "
+        "What is left over is the squared error by the variance of the data. Then small networks behind a norm "
+        f"learned for {judged} steps whether a vector is longer than most, and whether its mean is above 0. Three "
+        f"times each, at the better of the rates {RATES[0]:g} and {RATES[1]:g}, on new vectors.",
+        measured="Where all tokens have the same mean and variance, scale and shift undo layer norm: "
         f"{left[ALIKE, LAYER]:.1%} is left over. Features with offsets come back but for {left[OFFSETS, LAYER]:.0%} "
         f"(batch norm: {left[OFFSETS, BATCH]:.1%}). Where each token has its own size and mean, "
         f"{left[OWN, LAYER]:.0%} is left over (batch norm: {left[OWN, BATCH]:.1%}); the best scale and shift that "
-        f"there "
-        f"are, by the formula, leave {lost:.0%}. Behind layer norm a network tells long from short vectors in "
+        f"there are, by the formula, leave {lost:.0%}. Behind layer norm a network tells long from short vectors in "
         f"{right[SIZE, LAYER]:.0%} and the sign of the mean in {right[MEAN, LAYER]:.0%}, behind batch norm in "
         f"{right[SIZE, BATCH]:.0%} and {right[MEAN, BATCH]:.0%}, without a norm in {right[SIZE, NONE]:.0%} and "
         f"{right[MEAN, NONE]:.0%}; a guess is right in 50%. So a feature's offset can be restored, as the notes say, "
-        f"but "
-        "the normalisation of a token cannot be undone.",
+        "but the normalisation of a token cannot be undone.",
         holds=left[ALIKE, LAYER].high < 0.02
         and left[OFFSETS, LAYER].high < 0.1
         and left[OWN, LAYER].high < 0.1

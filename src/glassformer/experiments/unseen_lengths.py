@@ -92,21 +92,16 @@ def run(trial: Trial, steps: int = 200, length: int = 12) -> Finding:
     told = ", ".join(f"{long[name]:.0%} for {name.split(', ')[1]}" for name in (WAVES, ROTARY, ALIBI))
     return Finding(
         method=f"Texts in which one of {WRITTEN} symbols is written at {OFTEN:.0%} of the places, between {OTHERS} "
-        f"others; "
-        f"at each place the one that was written last is asked for. Models {WIDTH} wide (Transformers of 2 layers) "
-        f"learned "
-        f"for {steps} steps from texts of {length} tokens, three times each, at the better of the rates {RATES[0]:g} "
-        f"and "
-        f"{RATES[1]:g}, and were tested on texts {TIMES} times as long. What has to be remembered is as far away as in "
-        "training: only the length is new.",
+        f"others; at each place the one that was written last is asked for. Models {WIDTH} wide (Transformers of 2 "
+        f"layers) learned for {steps} steps from texts of {length} tokens, three times each, at the better of the "
+        f"rates {RATES[0]:g} and {RATES[1]:g}, and were tested on texts {TIMES} times as long. What has to be "
+        "remembered is as far away as in training: only the length is new.",
         measured=f"Within {length} tokens {inside[RNN]:.0%} are right by an RNN ({numbers[RNN]:,} parameters), "
         f"{inside[GRU]:.0%} by a GRU, and {inside[OWN]:.0%} by a network with its own weights for each step "
-        f"({numbers[OWN]:,}). From {TIMES // 2} to {TIMES} times the length it is {long[RNN]:.0%}, {long[GRU]:.0%} and "
-        f"{long[OWN]:.0%}. A Transformer shares its weights across places, too: {inside[WAVES]:.0%} within the length "
-        f"with "
-        f"sinusoidal positions, {inside[ROTARY]:.0%} with rotary, {inside[ALIBI]:.0%} with ALiBi; far beyond it, "
-        f"{told}. It "
-        "carries over as far as its positions do.",
+        f"({numbers[OWN]:,}). From {TIMES // 2} to {TIMES} times the length it is {long[RNN]:.0%}, {long[GRU]:.0%} "
+        f"and {long[OWN]:.0%}. A Transformer shares its weights across places, too: {inside[WAVES]:.0%} within the "
+        f"length with sinusoidal positions, {inside[ROTARY]:.0%} with rotary, {inside[ALIBI]:.0%} with ALiBi; far "
+        f"beyond it, {told}. It carries over as far as its positions do.",
         holds=min(long[RNN].low, long[GRU].low) > 0.9
         and min(inside[RNN].low, inside[GRU].low) > inside[OWN].high
         and long[OWN].high < min(long[RNN].low, long[GRU].low) - 0.1
