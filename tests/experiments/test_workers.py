@@ -52,6 +52,11 @@ def test_workers_change_nothing_but_the_process() -> None:
     assert [(seed, threads) for seed, threads, _ in alone] == [(s, 1) for s in (15, 15, 16, 16, 17, 17)]
 
 
+def test_what_cannot_be_sent_to_a_worker_fails_without_workers_too() -> None:
+    with pytest.raises(Exception, match=r"Can't pickle .*lambda"):
+        Trial(0).map("", lambda: 1, [()])
+
+
 def test_workers_end_with_the_process_that_began_them() -> None:
     script = (
         "import os, sys, time\n"
@@ -91,10 +96,8 @@ def test_each_variant_is_repeated_at_the_rate_that_suits_it() -> None:
         assert tuned.rate == BEST[variant]
         assert tuned.results == [(seed, tuned.rate) for seed in (6, 7, 8)]
         assert min(tuned.losses, key=tuned.losses.__getitem__) == tuned.rate
-    assert Trial(2).tuned("", learned, ["low"], rates=(1e-3, 1e-1), count=2, on=2)["low"].results == [
-        (4, 1e-3),
-        (5, 1e-3),
-    ]
+    twice = Trial(2, repeats=2).tuned("", learned, ["low"], rates=(1e-3, 1e-1), on=2)
+    assert twice["low"].results == [(4, 1e-3), (5, 1e-3)]
 
 
 def test_no_two_seeds_share_a_repetition() -> None:
@@ -108,3 +111,4 @@ def test_a_spread_is_its_mean_and_knows_its_range() -> None:
     assert (three.low, three.high) == (0.5, 1.0)
     assert f"{three:.0%}" == "70% (50% to 100%)"
     assert f"{Spread([0.999, 0.998]):.0%}" == "100%"
+    assert f"{Spread([three, three]):.0%}" == "70%"

@@ -30,8 +30,15 @@ class Experiment:
     name: str
     claim: str
 
-    def run(self, seed: int = 0, progress: Progress = silent, workers: Workers | None = None, **sizes: Any) -> Finding:
-        """Try the claim; the caller's own random numbers and threads stay as they are.
+    def run(
+        self,
+        seed: int = 0,
+        progress: Progress = silent,
+        workers: Workers | None = None,
+        repeats: int = 3,
+        **sizes: Any,
+    ) -> Finding:
+        """Try the claim `repeats` times; the caller's own random numbers and threads stay as they are.
 
         One thread computes, so that sums are added in the same order on every machine; `workers` share the trainings.
         """
@@ -40,7 +47,7 @@ class Experiment:
 
         module = import_module(f"{__name__}.{self.name.replace('-', '_')}")
         with reproducible(seed):
-            found: Finding = module.run(Trial(seed, progress, workers), **sizes)
+            found: Finding = module.run(Trial(seed, progress, workers, repeats), **sizes)
         return found
 
 

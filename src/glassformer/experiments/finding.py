@@ -22,7 +22,7 @@ class Spread(float):
 
     def __new__(cls, values: Iterable[float]) -> Self:
         """The mean of some values."""
-        values = tuple(values)
+        values = tuple(map(float, values))  # also of spreads
         made = super().__new__(cls, fmean(values))
         made.values = values
         return made

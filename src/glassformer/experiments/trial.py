@@ -7,6 +7,7 @@ trial.tuned("learning", work, variants, rates=(1e-3, 1e-2))  # each variant at t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from torch import nn
 
 from glassformer.experiments.batches import Rng
 from glassformer.experiments.finding import Progress, silent
-from glassformer.experiments.workers import Workers, alone
+from glassformer.experiments.workers import Workers, alone, sendable
 from glassformer.recipe import Train
 from glassformer.tasks.protocol import Batch, Loss
 from glassformer.training import Trainer
@@ -42,6 +43,17 @@ class Tuned(Generic[Result]):
     results: list[Result]  # one for each seed
 
 
+def told_rates(rates: Sequence[float]) -> str:
+    """How learning rates were chosen, for the method of an experiment."""
+    *first, last = (f"{rate:g}" for rate in rates)
+    return f"at the learning rate out of {', '.join(first)} and {last} that has the lowest loss on validation"
+
+
+def _finite(loss: float) -> float:
+    """A loss; infinite where training ended in numbers that are none."""
+    return loss if math.isfinite(loss) else math.inf
+
+
 @dataclass(frozen=True)
 class Trial:
     """The seed of an experiment, its progress, and what most experiments do with both."""
@@ -49,10 +61,11 @@ class Trial:
     seed: int
     progress: Progress = silent
     workers: Workers | None = None
+    repeats: int = 3  # how often everything is done, each time with another seed
 
-    def seeds(self, count: int = 3) -> list[Trial]:
+    def seeds(self) -> list[Trial]:
         """Trials with seeds of their own, which no trial with another seed has; they can be sent to workers."""
-        return [Trial(count * self.seed + number) for number in range(count)]
+        return [Trial(self.repeats * self.seed + number) for number in range(self.repeats)]
 
     def map(self, name: str, work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]]) -> list[Result]:
         """What `work(*job)` returns for each job, over the cores if there are workers; `work` is a top-level function.
@@ -62,7 +75,7 @@ class Trial:
         """
         if self.workers is not None:
             return self.workers.map(work, jobs, self.seed, lambda done: self.progress(name, done, len(jobs)))
-        return [alone(work, job, self.seed) for job in self.each(name, jobs)]
+        return [sendable(alone(*sendable((work, job)), self.seed)) for job in self.each(name, jobs)]
 
     def tuned(
         self,
@@ -70,19 +83,18 @@ class Trial:
         work: Callable[[Trial, Variant, float], tuple[float, Result]],
         variants: Sequence[Variant],
         rates: Sequence[float],
-        count: int = 3,
         on: int = 1,
     ) -> dict[Variant, Tuned[Result]]:
-        """Each variant at `count` seeds, with the rate that has the lowest validation loss, the mean of `on` seeds.
+        """Each variant at all seeds, with the rate that has the lowest validation loss, the mean of `on` seeds.
 
         `work(trial, variant, rate)` trains and returns a validation loss (see `held_out`; infinite if training failed)
         and what was measured.
         """
-        trials = self.seeds(count)
+        trials = self.seeds()
         tried = [(each, variant, rate) for variant in variants for rate in rates for each in trials[:on]]
         known = dict(zip(tried, self.map(f"{name}: choosing rates", work, tried), strict=True))
         losses = {
-            variant: {rate: fmean(known[each, variant, rate][0] for each in trials[:on]) for rate in rates}
+            variant: {rate: _finite(fmean(known[each, variant, rate][0] for each in trials[:on])) for rate in rates}
             for variant in variants
         }
         chosen = {variant: min(rates, key=losses[variant].__getitem__) for variant in variants}

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from multiprocessing import active_children, connection, get_context, parent_process
+from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -86,6 +87,12 @@ class Workers:
 
             self._ends.enter_context(at_the_end(end))
         return self._pool
+
+
+def sendable(given: Result) -> Result:
+    """What is given; it fails, as a worker would, if it cannot be sent to one."""
+    ForkingPickler.dumps(given)
+    return given
 
 
 def alone(work: Callable[..., Result], job: tuple[Any, ...], seed: int) -> Result:
