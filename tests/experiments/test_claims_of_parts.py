@@ -1,17 +1,27 @@
-"""The claims about single parts of a model: what their experiments find, and the tools that only they have."""
+"""The claims about single parts of a model: what is measured without training, verdicts, and tools of their own."""
 
 from collections.abc import Callable
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from glassformer.experiments import Finding
+from glassformer.experiments import (
+    Finding,
+    binary_counting,
+    deep_rnn,
+    feed_forward,
+    free_attention,
+    skip_layers,
+    two_readings,
+    undo_layer_norm,
+    unseen_lengths,
+)
 from glassformer.experiments.binary_counting import BINARY, COUNT, TANGENT, WAVES, table_of
-from glassformer.experiments.deep_rnn import LENGTH, _states, _texts
-from glassformer.experiments.finding import Spread
+from glassformer.experiments.deep_rnn import HELD, LENGTH, TOPIC, _states, _texts
 from glassformer.experiments.free_attention import Reader, _before, _sense
+from glassformer.experiments.trial import Trial
 from glassformer.experiments.two_readings import EITHER, FEELS, IT, WITH, _it, _with
 from glassformer.experiments.unseen_lengths import WRITTEN, OwnWeights, _latest
 from glassformer.looking import record
@@ -19,39 +29,161 @@ from glassformer.models import recurrent
 from glassformer.parts import Sinusoidal
 from glassformer.parts.recurrent import GRU, LSTM, Cell
 
+from .test_claims import given
+
 Found = Callable[[str], Finding]
-
-
-def spread(finding: Finding, name: str) -> Spread:
-    """A fact that several seeds measured."""
-    value = finding.facts[name]
-    assert isinstance(value, Spread)
-    assert len(value.values) == len(finding.seeds) == 3
-    return value
 
 
 def test_one_hot_vectors_are_all_equally_far_apart_and_learned_ones_are_not(found: Found) -> None:
     finding = found("one-hot")
     facts = finding.facts
+    assert finding.holds, finding.measured
     assert facts["closest one-hot"] == pytest.approx(2**0.5)
     assert facts["farthest one-hot"] == pytest.approx(2**0.5)
     assert facts["zeros one-hot"] == pytest.approx(1 - 1 / facts["width one-hot"])
-    assert spread(finding, "cat dog learned").high < spread(finding, "cat table learned").low
-    assert spread(finding, "right one-hot").high < 0.4  # a guess is 0.25
-    assert spread(finding, "right learned").low > 0.7
-    assert spread(finding, "neighbours learned").low > spread(finding, "neighbours random").high + 0.3
+    assert facts["cat dog learned"] < facts["cat table learned"]
+    assert facts["right one-hot"] < 0.4  # a guess is 0.25
+    assert facts["neighbours learned"] > facts["neighbours random"] + 0.3
 
 
 def test_digits_flip_waves_turn_and_tan_explodes(found: Found) -> None:
-    finding = found("binary-counting")
-    facts = finding.facts
+    facts = found("binary-counting").facts
     assert facts["ratio_binary"] == pytest.approx(0.5, abs=0.01)
     assert facts["ratio_waves"] == pytest.approx(10_000 ** (-2 / 32))
     assert facts["longest_step binary"] == pytest.approx(3.0)  # √9 digits
     assert facts["longest_step sinusoidal"] == pytest.approx(facts["least_step sinusoidal"])
     assert facts["offset_error sinusoidal"] < 1e-6 < 0.1 < facts["offset_error binary"]
     assert facts["largest tan"] > 50
-    assert spread(finding, f"right {TANGENT}").high < spread(finding, f"right {WAVES}").low
+
+
+def test_feed_forward_has_the_largest_share_of_the_base_model_and_not_the_bulk(found: Found) -> None:
+    finding = found("feed-forward")
+    facts = finding.facts
+    assert (facts["base_feed_forward"], facts["base_all"]) == (25_196_544, 63_084_544)
+    assert facts["share_base_blocks"] == pytest.approx(4 / 7, abs=1e-3)  # 12 of 8 D², 18 of 4 D²
+    assert facts["share_gpt2_blocks"] == pytest.approx(2 / 3, abs=1e-3)
+    kinds = ("feed-forward", "attention", "embeddings", "others")
+    for row in (row for row in finding.rows if row["part"] == "parameters"):
+        assert sum(row[kind] for kind in kinds) == row["all"]
+        assert row["feed-forward"] == max(row[kind] for kind in kinds)
+
+
+def test_the_best_scale_and_shift_do_not_bring_a_size_back(found: Found) -> None:
+    assert 0.6 < found("undo-layer-norm").facts["lost"] < 0.8
+
+
+def test_similarity_has_the_highest_diagonal_before_training(found: Found) -> None:
+    facts = found("free-attention").facts
+    assert facts["diagonal before, cosine"] == 1
+    assert min(facts["diagonal before, dot"], facts["diagonal before, scaled dot"]) > 0.88
+    assert facts["diagonal before, learned Q, K, V"] < 0.5
+
+
+@pytest.mark.parametrize(("tangent", "holds"), [(0.2, True), (0.97, False)])
+def test_tan_is_judged_by_what_is_learned_with_it(monkeypatch: pytest.MonkeyPatch, tangent: float, holds: bool) -> None:
+    given(monkeypatch, lambda kind, trial: tangent if kind == TANGENT else 0.99)
+    assert binary_counting.run(Trial(0)).holds is holds
+
+
+def test_the_bulk_is_more_than_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    def result(variant: tuple[str, str], trial: Trial) -> Any:
+        changes = {feed_forward.WHOLE: 1.0 if variant[1] in ("ReLU", "GELU") else 0.3}
+        return changes | {feed_forward.FIXED: 0.9, feed_forward.STRAIGHT: 0.2}
+
+    given(monkeypatch, result)
+    finding = feed_forward.run(Trial(0))
+    assert finding.facts["needs count"] == 1  # that part holds
+    assert not finding.holds  # 40 % of the parameters are not the bulk
+    monkeypatch.setattr(
+        feed_forward, "_counted", lambda _: {"feed-forward": 6, "attention": 4, "embeddings": 1, "all": 11}
+    )
+    assert feed_forward.run(Trial(0)).holds
+
+
+@pytest.mark.parametrize(("left", "right", "holds"), [(0.7, 0.5, False), (0.0, 0.5, False), (0.0, 1.0, True)])
+def test_a_norm_is_undone_where_nothing_is_left_over_and_nothing_forgotten(
+    monkeypatch: pytest.MonkeyPatch, left: float, right: float, holds: bool
+) -> None:
+    own = undo_layer_norm.OWN
+
+    def result(variant: tuple[str, str], trial: Trial) -> float:
+        kind = variant[0]
+        return right if kind in (undo_layer_norm.SIZE, undo_layer_norm.MEAN) else left if kind == own else 0.0
+
+    given(monkeypatch, result)
+    assert undo_layer_norm.run(Trial(0)).holds is holds
+
+
+@pytest.mark.parametrize(("kept", "lost", "holds"), [(0.95, 0.1, True), (0.95, 0.9, False), (0.3, 0.1, False)])
+def test_skipping_is_judged_by_the_block_that_is_missed_least(
+    monkeypatch: pytest.MonkeyPatch, kept: float, lost: float, holds: bool
+) -> None:
+    def result(name: str, trial: Trial) -> Any:
+        right = kept if name == skip_layers.WITH else lost
+        return [{"skipped": n, "right": right if n else 1.0, "loss": 0.0, "added": 0.1 * n} for n in range(5)]
+
+    given(monkeypatch, result)
+    assert skip_layers.run(Trial(0)).holds is holds
+
+
+@pytest.mark.parametrize(("free", "holds"), [(0.5, True), (0.97, False)])
+def test_attention_without_parameters_is_judged_by_the_best_similarity(
+    monkeypatch: pytest.MonkeyPatch, free: float, holds: bool
+) -> None:
+    def result(variant: tuple[str, str], trial: Trial) -> Any:
+        right = free if variant == ("word before", "cosine") else 0.3 if "Q" not in variant[1] else 1.0
+        return {"numbers": {"right": right, "begins": 1.0, "ends": 1.0}, "example": np.eye(6)}
+
+    given(monkeypatch, result)
+    assert free_attention.run(Trial(0)).holds is holds
+
+
+@pytest.mark.parametrize(("one", "holds"), [(1.0, False), (0.5, True)])
+def test_two_readings_need_heads_only_if_one_head_fails(
+    monkeypatch: pytest.MonkeyPatch, one: float, holds: bool
+) -> None:
+    def result(heads: int, trial: Trial) -> Any:
+        right = [{"part": "right", "what": kind, "value": one if heads == 1 else 1.0} for kind in (IT, WITH)]
+        attends = [
+            {"part": "attends", "what": what, "value": value} for what, value in (("answer", 0.8), ("other", 0.1))
+        ]
+        return [*right, *attends, {"part": "verb", "value": 0.7}, {"part": "split", "value": 0.5}]
+
+    given(monkeypatch, result)
+    finding = two_readings.run(Trial(0))
+    assert finding.holds is holds
+    assert ("do not need two heads" in finding.measured) is not holds
+
+
+@pytest.mark.parametrize(("far", "own", "holds"), [(0.99, 0.4, True), (0.5, 0.4, False), (0.99, 0.95, False)])
+def test_lengths_are_judged_far_beyond_training(
+    monkeypatch: pytest.MonkeyPatch, far: float, own: float, holds: bool
+) -> None:
+    def result(name: str, trial: Trial) -> Any:
+        shared = name != unseen_lengths.OWN
+        right = [1.0 if shared else 0.9] * 12 + [far if shared else own] * 84
+        return {"right": right, "parameters": 100 if shared else 1000}
+
+    given(monkeypatch, result)
+    assert unseen_lengths.run(Trial(0)).holds is holds
+
+
+@pytest.mark.parametrize(("top", "holds"), [(1.0, True), (0.5, False)])
+def test_a_deep_rnn_is_judged_by_short_and_long_patterns(
+    monkeypatch: pytest.MonkeyPatch, top: float, holds: bool
+) -> None:
+    def result(cell: str, trial: Trial) -> Any:
+        held = {what: (0.5, 0.7, top) if what == TOPIC else (1.0, 0.8, 0.6) for what in HELD}
+        rows: list[dict[str, Any]] = [
+            {"part": "held", "what": what, "layer": layer, "value": value}
+            for what, values in held.items()
+            for layer, value in enumerate(values, start=1)
+        ]
+        rows += [{"part": "stays", "layer": layer, "value": 0.1} for layer in (1, 2, 3)]
+        return rows + [{"part": "right", "what": f"{which} letter", "value": 1.0} for which in ("second", "third")]
+
+    given(monkeypatch, result)
+    assert deep_rnn.run(Trial(0)).holds is holds
 
 
 def test_tables_of_positions_are_what_they_are_called() -> None:
@@ -61,48 +193,6 @@ def test_tables_of_positions_are_what_they_are_called() -> None:
     tangent = table_of(TANGENT)
     assert tangent.isfinite().all()
     assert tangent[1, :2].tolist() == pytest.approx([np.tan(1), -1 / np.tan(1)])
-
-
-def test_feed_forward_has_the_largest_share_of_the_base_model_and_not_the_bulk(found: Found) -> None:
-    finding = found("feed-forward")
-    facts = finding.facts
-    assert (facts["base_feed_forward"], facts["base_all"]) == (25_196_544, 63_084_544)
-    assert facts["share_base"] == pytest.approx(0.399, abs=1e-3)
-    assert facts["share_base_blocks"] == pytest.approx(4 / 7, abs=1e-3)  # 12 of 8 D², 18 of 4 D²
-    assert facts["share_gpt2_blocks"] == pytest.approx(2 / 3, abs=1e-3)
-    parts = [row for row in finding.rows if row["part"] == "parameters"]
-    for row in parts:
-        assert sum(row[kind] for kind in ("feed-forward", "attention", "embeddings", "others")) == row["all"]
-        assert row["feed-forward"] == max(row[kind] for kind in ("feed-forward", "attention", "embeddings", "others"))
-    assert spread(finding, "count, ReLU").low > spread(finding, "count, linear").high
-    assert spread(finding, "count, feed-forward made linear").high < spread(finding, "count, ReLU").low
-
-
-def test_scale_and_shift_undo_a_norm_only_where_all_tokens_are_alike(found: Found) -> None:
-    finding = found("undo-layer-norm")
-    assert spread(finding, "left all tokens of one size, layer norm").high < 0.02
-    assert spread(finding, "left tokens of their own size, layer norm").low > 0.5
-    assert spread(finding, "left tokens of their own size, batch norm").high < 0.1
-    assert finding.facts["lost"] == pytest.approx(finding.facts["left tokens of their own size, layer norm"], abs=0.1)
-    for question in ("is it long?", "is its mean above 0?"):
-        assert 0.4 < spread(finding, f"right {question}, layer norm").high < 0.6
-        assert spread(finding, f"right {question}, batch norm").low > 0.85
-
-
-def test_a_stack_with_residuals_can_spare_a_block(found: Found) -> None:
-    finding = found("skip-layers")
-    with_, without = "with residuals", "without residuals"
-    assert spread(finding, f"all, {with_}").low > 0.7
-    assert spread(finding, f"best, {with_}").low > spread(finding, f"best, {without}").high
-
-
-def test_similarity_finds_a_sense_but_not_the_word_before(found: Found) -> None:
-    finding = found("free-attention")
-    for name in ("cosine", "dot", "scaled dot"):
-        assert spread(finding, f"diagonal before, {name}").low > 0.88
-        assert spread(finding, f"word before, {name}").high < spread(finding, "word before, learned Q, K, V").low
-    assert spread(finding, "diagonal after, word before, learned Q, K, V").high < 0.5
-    assert spread(finding, "sense of bank, learned Q, K, V").low > 0.8
 
 
 def test_a_reader_without_parameters_has_none_in_its_attention() -> None:
@@ -124,16 +214,6 @@ def test_questions_about_bank_can_be_answered_from_their_sentences() -> None:
     assert torch.equal(batch.labels[batch.label_mask] - 12, river.long())
 
 
-def test_the_last_word_decides_what_it_is_and_nothing_who_has_the_telescope(found: Found) -> None:
-    finding = found("two-readings")
-    for heads in (1, 4):
-        assert spread(finding, f"right {IT}, {heads}").low > 0.9
-        assert spread(finding, f"right {WITH}, {heads}").low > 0.9
-        assert finding.facts[f"verb {heads}"] == pytest.approx(0.7, abs=0.15)
-    assert finding.facts["finds"]
-    assert not finding.facts["several"]
-
-
 def test_sentences_of_the_grammar_ask_for_what_they_mean() -> None:
     rng = np.random.default_rng(2)
     for _ in range(50):
@@ -145,16 +225,6 @@ def test_sentences_of_the_grammar_ask_for_what_they_mean() -> None:
     assert readings == {2, 4}  # the verb and the noun
     decided = [_with(rng, WITH) for _ in range(50)]
     assert all((each.answer == 2) == (each.words[-1] in ("hammer", "stick")) for each in decided)
-
-
-def test_shared_weights_carry_over_to_unseen_lengths(found: Found) -> None:
-    finding = found("unseen-lengths")
-    for cell in ("RNN", "GRU"):
-        assert spread(finding, f"far {cell}").low > 0.8
-        assert finding.facts[f"far {cell}"] == pytest.approx(finding.facts[f"within {cell}"], abs=0.1)
-    own = "own weights for each step"
-    assert spread(finding, f"far {own}").high < spread(finding, "far RNN").low
-    assert finding.facts[f"parameters {own}"] > 5 * finding.facts["parameters RNN"]
 
 
 def test_own_weights_are_an_rnn_where_all_steps_have_the_same() -> None:
@@ -189,11 +259,3 @@ def test_states_of_layers_are_those_that_were_recorded(cell: type[Cell]) -> None
     assert states.shape == (3, 2, LENGTH, 32)
     for layer, found in enumerate(states):
         torch.testing.assert_close(found, trace[f"decoder.{layer}.state"], atol=1e-5, rtol=1e-5)
-
-
-def test_layers_of_a_deep_rnn_hold_the_last_letter_lower_down(found: Found) -> None:
-    finding = found("deep-rnn")
-    held = [finding.facts[f"GRU, the letter just read, layer {layer}"] for layer in (1, 2, 3)]
-    assert all(lower >= higher - 0.05 for lower, higher in pairwise(held))
-    assert min(held) > 0.3
-    assert finding.holds == bool(finding.facts["short"] and finding.facts["long"])

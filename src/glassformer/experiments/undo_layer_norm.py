@@ -75,7 +75,7 @@ class Judge(Undone):
         self.head = nn.Sequential(nn.Linear(WIDTH, 64), nn.ReLU(), nn.Linear(64, 1))
 
 
-def run(trial: Trial, steps: int = 100, judged: int = 150) -> Finding:
+def run(trial: Trial, steps: int = 150, judged: int = 300) -> Finding:
     """Norms learn to give back what they read; then networks behind them learn what only size or mean tell."""
     seeds = [each.seed for each in trial.seeds()]
     undoing = [(kind, name) for kind in (ALIKE, OFFSETS, OWN) for name in (LAYER, BATCH)]
