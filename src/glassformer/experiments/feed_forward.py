@@ -93,12 +93,13 @@ def run(trial: Trial, steps: int = 250) -> Finding:
         measured=f"Feed-forward has {base['feed-forward'] / 1e6:.1f} of {base['all'] / 1e6:.1f} M parameters of the "
         f"base Transformer, {facts['share_base']:.0%} of all and {facts['share_base_blocks']:.0%} of those inside the "
         f"blocks, beside {base['attention'] / 1e6:.1f} M of attention and {base['embeddings'] / 1e6:.1f} M of "
-        f"embeddings; in BERT it is {facts['share_bert']:.0%}, in GPT-2 {facts['share_gpt2']:.0%}: the largest part, "
-        f"not the bulk of all. Counting needs its non-linearity: {right[COUNT, RELU, WHOLE]:.0%} are right with ReLU, "
-        f"{right[COUNT, GELU, WHOLE]:.0%} with GELU, {right[COUNT, LINEAR, WHOLE]:.0%} with a linear feed-forward and "
-        f"{right[COUNT, NONE, WHOLE]:.0%} without; made linear after training, {right[COUNT, RELU, STRAIGHT]:.0%} are "
-        f"left, and {right[COUNT, RELU, FIXED]:.0%} if attention is made linear instead. Copying does not: "
-        f"{right[COPY, RELU, WHOLE]:.0%} with ReLU, {right[COPY, NONE, WHOLE]:.0%} without a feed-forward.",
+        f"embeddings; in BERT it is {facts['share_bert']:.0%}, in GPT-2 {facts['share_gpt2']:.0%}. Counting "
+        f"{'needs' if needs[COUNT] else 'does not need'} its non-linearity: {right[COUNT, RELU, WHOLE]:.0%} are right "
+        f"with ReLU, {right[COUNT, GELU, WHOLE]:.0%} with GELU, {right[COUNT, LINEAR, WHOLE]:.0%} with a linear "
+        f"feed-forward and {right[COUNT, NONE, WHOLE]:.0%} without; made linear after training, "
+        f"{right[COUNT, RELU, STRAIGHT]:.0%} are left, and {right[COUNT, RELU, FIXED]:.0%} if attention is made "
+        f"linear instead. Copying {'needs it, too' if needs[COPY] else 'does not'}: {right[COPY, RELU, WHOLE]:.0%} "
+        f"with ReLU, {right[COPY, NONE, WHOLE]:.0%} without a feed-forward.",
         holds=min(facts["share_base"], facts["share_bert"], facts["share_gpt2"]) > 0.5
         and needs[COUNT]
         and right[COUNT, RELU, STRAIGHT].high < right[COUNT, RELU, FIXED].low

@@ -72,7 +72,7 @@ def run(trial: Trial, steps: int = 400, layers: int = 4) -> Finding:
         f"in {GUESS:.0%}. Over all blocks it is {facts[f'mean, {WITH}']:.0%} and {facts[f'mean, {WITHOUT}']:.0%}. The "
         f"block that changes the stream least, {min(change, key=change.__getitem__)}, adds {min(change.values()):.0%} "
         f"of its length; the one that changes it most, {max(change, key=change.__getitem__)}, "
-        f"{max(change.values()):.0%}: not every block can be spared.",
+        f"{max(change.values()):.0%}.",
         holds=min(right[WITH, 0].low, right[WITHOUT, 0].low) > 0.9
         and kept.low > 0.7
         and kept.low > lost.high + 0.2

@@ -101,7 +101,7 @@ def run(trial: Trial, steps: int = 200, length: int = 12) -> Finding:
         f"({numbers[OWN]:,}). From {TIMES // 2} to {TIMES} times the length it is {long[RNN]:.0%}, {long[GRU]:.0%} "
         f"and {long[OWN]:.0%}. A Transformer shares its weights across places, too: {inside[WAVES]:.0%} within the "
         f"length with sinusoidal positions, {inside[ROTARY]:.0%} with rotary, {inside[ALIBI]:.0%} with ALiBi; far "
-        f"beyond it, {told}. It carries over as far as its positions do.",
+        f"beyond it, {told}.",
         holds=min(long[RNN].low, long[GRU].low) > 0.9
         and min(inside[RNN].low, inside[GRU].low) > inside[OWN].high
         and long[OWN].high < min(long[RNN].low, long[GRU].low) - 0.1
