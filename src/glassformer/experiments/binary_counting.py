@@ -22,6 +22,7 @@ from glassformer.errors import TrainingError
 from glassformer.experiments.batches import Rng
 from glassformer.experiments.charts import bars, heat, line
 from glassformer.experiments.finding import Finding, Rows, Spread
+from glassformer.experiments.measures import mean_loss
 from glassformer.experiments.trial import Trial, told_rates
 from glassformer.looking.style import BLACK, BLUE, GREEN, ORANGE, TWO_SIDED
 from glassformer.tasks.protocol import Learner, Tensors
@@ -131,8 +132,7 @@ def run(trial: Trial, steps: int = 200) -> Finding:
         f"waves, {right[BINARY]:.0%} by binary digits, {right[COUNT]:.0%} by counting and {right[TANGENT]:.0%} by "
         f"tan; at positions that it has not learned from, in {beyond[WAVES]:.0%}, {beyond[BINARY]:.0%}, "
         f"{beyond[COUNT]:.0%} and {beyond[TANGENT]:.0%}.",
-        holds=halves[0] == 1.0
-        and all(abs(one / other - 2) < 0.05 for one, other in pairwise(halves))
+        holds=all(abs(often - 0.5**digit) <= 1 / POSITIONS for digit, often in enumerate(halves))
         and all(one > other for one, other in pairwise(slows))
         and facts["largest sinusoidal"] <= 1
         and facts["longest_step sinusoidal"] - facts["least_step sinusoidal"] < 1e-6
@@ -194,8 +194,7 @@ def _learned(trial: Trial, kind: str, rate: float, steps: int) -> tuple[float, d
     except TrainingError:
         return math.inf, {"seen": 0.0, "unseen": 0.0}
     with torch.no_grad():
-        known = trial.held_out(draw, count=500)
-        loss = _loss(model, known).item() / known.targets
+        loss = mean_loss(model, trial.held_out(draw, count=500), _loss)
         right = {}
         for name, (first, end) in {"seen": (1, SEEN), "unseen": (SEEN, 2 * SEEN)}.items():
             query = torch.arange(first, end)

@@ -163,13 +163,13 @@ def _read(states: Tensor, answers: Tensor, new: Tensor, wanted: Tensor) -> float
     x, y = (torch.cat((each, torch.ones(*each.shape[:2], 1)), dim=-1).flatten(0, 1).double() for each in (states, new))
     target = nn.functional.one_hot(answers.flatten(), VOCABULARY).double()
     weights = torch.linalg.solve(x.T @ x + RIDGE * torch.eye(x.shape[1]), x.T @ target)  # (D + 1, V)
-    return ((y @ weights).argmax(dim=-1) == wanted.flatten()).double().mean().item()
+    return float(((y @ weights).argmax(dim=-1) == wanted.flatten()).double().mean())
 
 
 def _stays(states: Tensor) -> float:
     """How like states (B, T, D) are to those of a word before: the mean cosine, less what all states have in common."""
     apart = states - states.mean(dim=(0, 1))
-    return nn.functional.cosine_similarity(apart[:, LAG:], apart[:, :-LAG], dim=-1).mean().item()
+    return float(nn.functional.cosine_similarity(apart[:, LAG:], apart[:, :-LAG], dim=-1).mean())
 
 
 def _draw(rows: Rows) -> Figure:

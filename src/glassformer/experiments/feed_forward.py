@@ -66,9 +66,9 @@ def run(trial: Trial, steps: int = 250) -> Finding:
     variants = [(task, name) for task in TASKS for name in ACTIVATIONS]
     seeds = [each.seed for each in trial.seeds()]
     for (task, name), found in trial.tuned("learning", partial(_learned, steps=steps), variants, RATES).items():
-        for seed, right in zip(seeds, found.results, strict=True):
+        for seed, result in zip(seeds, found.results, strict=True):
             known = {"part": "right", "task": task, "variant": name, "rate": found.rate, "seed": seed}
-            rows += [{**known, "change": change, "right": value} for change, value in right.items()]
+            rows += [{**known, "change": change, "right": value} for change, value in result.items()]
     right = rows.where(part="right").spreads("right", by=("task", "variant", "change"))
     base, by_bert, by_gpt = rows.where(part="parameters")
     facts: dict[str, float] = {

@@ -57,12 +57,12 @@ def run(trial: Trial, sentences: int = 800) -> Finding:
         for name, spread in rows.spreads(column, by="vectors").items()
     }
     first = made[0]
-    cat, dog, table = ([*NOUNS].index(noun) for noun in ("cat", "dog", "table"))
+    cat, dog, desk = ([*NOUNS].index(noun) for noun in ("cat", "dog", "table"))
     pairs = {name: [_distances(tables[name]) for tables in made] for name in COLOURS}
     for name, found in pairs.items():
         facts[f"cat dog {name}"] = Spread(float(each[cat, dog]) for each in found)
-        facts[f"cat table {name}"] = Spread(float(each[cat, table]) for each in found)
-    nearer = all(each[cat, dog] < each[cat, table] for each in pairs[LEARNED])
+        facts[f"cat table {name}"] = Spread(float(each[cat, desk]) for each in found)
+    nearer = all(each[cat, dog] < each[cat, desk] for each in pairs[LEARNED])
     return Finding(
         method=f"{sentences:,} sentences such as 'the cat sleeps near the dog' were made, whose nouns and verb are of "
         f"one of {len(KINDS)} kinds; nobody says which. `skip_gram` learned vectors of {WIDTH} numbers from them, "
@@ -114,7 +114,8 @@ def _sentence(rng: Rng, kind: str) -> list[str]:
 def _distances(table: Table) -> Table:
     """How far each two rows of a table (V, D) are apart when all are of length 1, (V, V)."""
     units = table / np.linalg.norm(table, axis=1, keepdims=True)
-    return np.sqrt(np.maximum(2 - 2 * units @ units.T, 0.0))
+    apart: Table = np.sqrt(np.maximum(2 - 2 * units @ units.T, 0.0))
+    return apart
 
 
 def _measures(table: Table, seed: int) -> dict[str, float]:

@@ -23,6 +23,7 @@ from glassformer.experiments.batch_vs_layer_norm import BatchNorm
 from glassformer.experiments.batches import Rng
 from glassformer.experiments.charts import bars, legend_below, mark_level, panels
 from glassformer.experiments.finding import Finding, Rows, Spread
+from glassformer.experiments.measures import mean_loss
 from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, GREY, ORANGE
 from glassformer.parts.norms import LayerNorm
@@ -60,7 +61,8 @@ class Undone(nn.Module):
 
     def __init__(self, norm: nn.Module) -> None:
         super().__init__()
-        self.norm, self.head = norm, nn.Identity()
+        self.norm = norm
+        self.head: nn.Module = nn.Identity()
 
     def hidden(self, x: Tensor) -> Tensor:
         """What the norm makes of vectors (B, D)."""
@@ -177,8 +179,7 @@ def _judged(trial: Trial, variant: tuple[str, str], rate: float, steps: int) -> 
     trial.learn("", model, draw, _surprise, steps, rate)
     known, new = trial.held_out(draw, count=1000), trial.new(draw, count=2000)
     with torch.no_grad():
-        model.eval()
-        loss = _surprise(model, known).item() / known.targets
+        loss = mean_loss(model, known, _surprise)
         right = ((model.head(model.hidden(new.read)) > 0) == (new.wanted > 0)).float().mean().item()
     return loss, right
 
@@ -193,7 +194,7 @@ def _lost(trial: Trial) -> float:
     y = LayerNorm(WIDTH).double()(x).detach()
     centred, wanted = y - y.mean(dim=0), x - x.mean(dim=0)
     scale = (centred * wanted).sum(dim=0) / centred.square().sum(dim=0)  # (D)
-    return ((wanted - scale * centred).square().mean() / wanted.square().mean()).item()
+    return float((wanted - scale * centred).square().mean() / wanted.square().mean())
 
 
 def _draw(left: dict[tuple[str, str], Spread], right: dict[tuple[str, str], Spread]) -> Figure:
