@@ -103,6 +103,7 @@ def test_each_variant_is_repeated_at_the_rate_that_suits_it() -> None:
 def test_no_two_seeds_share_a_repetition() -> None:
     seeds = [each.seed for seed in range(10) for each in Trial(seed).seeds()]
     assert len({*seeds}) == len(seeds) == 30
+    assert max(each.seed for each in Trial(2**63 - 1).seeds()) < 2**63
 
 
 def test_a_spread_is_its_mean_and_knows_its_range() -> None:

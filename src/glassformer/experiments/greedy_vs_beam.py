@@ -41,7 +41,7 @@ NAMES = [f"{letter}a" for letter in "bdfgkl"] + [f"-{letter}o" for letter in "mn
 Book = NDArray[np.float64]  # (WORDS, STEMS * ENDINGS): how likely each translation of each word is
 
 
-def run(trial: Trial, steps: int = 300, widths: Sequence[int] = (1, 2, 4, 8), count: int = 150) -> Finding:
+def run(trial: Trial, steps: int = 500, widths: Sequence[int] = (1, 2, 4, 8), count: int = 150) -> Finding:
     """A model learns a phrase book from examples, and translates with beams of several widths."""
     work = partial(_translated, steps=steps, widths=widths, count=count)
     tuned = trial.tuned("learning a phrase book", work, ["Transformer"], RATES)["Transformer"]
@@ -71,14 +71,15 @@ def run(trial: Trial, steps: int = 300, widths: Sequence[int] = (1, 2, 4, 8), co
         f"layers learned it for {steps} steps, {told_rates(RATES)}, from sentences of {SENTENCE} words whose "
         f"translations were drawn from the book. {count} new sentences were translated with beams of "
         f"{', '.join(map(str, widths))}; 1 is greedy. Quality is the share of words that got their likeliest "
-        "translation by the book.",
+        "translation by the book. Beams find likelier outputs if, at every width and seed, they do for more than half "
+        "of the sentences, and find a less likely one for fewer than 5%.",
         measured=f"Greedy outputs have a log-probability of {scores[1]:.2f} on average; it is {told}. Beams find a "
         f"likelier output for {found}, and a less likely one for at most {max(worse[w].high for w in beams):.0%}. "
         f"Words that got their likeliest translation: {likeliest[1]:.0%} greedily, {likeliest[most]:.0%} with {most} "
         f"beams. In the sentence of the figure the beam's output is {math.exp(kept - alone):,.0f} times as likely.",
         holds=all(
             better[width].low > 0.5
-            and worse[width].high < 0.02
+            and worse[width].high < 0.05
             and all(beam > greedy for beam, greedy in zip(scores[width].values, scores[1].values, strict=True))
             for width in beams
         ),
@@ -147,7 +148,7 @@ def _likeliest(output: Hypothesis, best: NDArray[Any]) -> float:
 def _story(output: Hypothesis, name: str) -> list[Row]:
     """One sentence, token by token: what it was, how likely, and the total so far."""
     sums = np.cumsum(output.log_probabilities).tolist()
-    names = [NAMES[token] for token in output.tokens] + ["end"] * output.finished
+    names = [NAMES[token] if token < len(NAMES) else "?" for token in output.tokens] + ["end"] * output.finished
     return [
         {"part": "sentence", "search": name, "place": place, "token": token, "total": total}
         for place, (token, total) in enumerate(zip(names, sums, strict=True), start=1)

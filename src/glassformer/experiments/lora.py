@@ -22,7 +22,7 @@ from glassformer.experiments.batches import Rng, pairs
 from glassformer.experiments.charts import band, bands, log_ticks, panels
 from glassformer.experiments.finding import Finding, Row, Rows, Spread
 from glassformer.experiments.measures import accuracy, logits, mean_loss, parameters
-from glassformer.experiments.trial import Trial, told_rates
+from glassformer.experiments.trial import SEEDS, Trial, told_rates
 from glassformer.looking.style import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, SKY
 from glassformer.models import EncoderDecoder, transformer
 from glassformer.parts.lora import adapt
@@ -125,7 +125,7 @@ def _adapted(
         adapt(model, rank=rank, alpha=2.0 * rank, targets=TARGETS)
         before = (logits(each, new.source, new.target_in) for each in (base, model))
         row["difference"] = (next(before) - next(before)).abs().max().item()
-    other = replace(trial, seed=trial.seed + 10**6)  # with other strings than the base has read
+    other = replace(trial, seed=(trial.seed + 10**6) % SEEDS)  # with other strings than the base has read
     losses = other.learn("", model, _reversed, translation_loss, steps, rate)
     row |= {"trained": parameters(model), "right": accuracy(logits(model, new.source, new.target_in), new.target_out)}
     of = {"what": "curve", "learner": row["what"] if rank is None else f"rank {rank}", "seed": trial.seed}

@@ -48,10 +48,10 @@ def run(trial: Trial, lengths: Sequence[int] = (16, 64, 256, 1024), count: int =
     return Finding(
         method=f"One layer of width {WIDTH} each (a Transformer block has attention and feed-forward) read {count} "
         f"random sequence{'s' if count > 1 else ''} of {short} to {long} vectors, forward and backward, on one thread "
-        f"of a CPU; the time is the processor's, the shortest of {rounds}. RNN and LSTM run on PyTorch's fused "
-        "kernels; one LSTM takes its steps in Python, as it does while it is recorded. The chain is the longest path "
-        "through autograd's graph of the last output, with a recurrent layer's steps in the open. Slow means slower "
-        "than the block, at the longest length and at every seed.",
+        f"of a CPU; the time is the processor's, the shortest of {rounds} (of one, step by step). RNN and LSTM run on "
+        "PyTorch's fused kernels; one LSTM takes its steps in Python, as it does while it is recorded. The chain is "
+        "the longest path through autograd's graph of the last output, with a recurrent layer's steps in the open. "
+        "Slow means slower than the block, at the longest length and at every seed.",
         measured=f"With every vector the longest chain of operations that wait for each other gets {waits[SIMPLE]:.0f} "
         f"longer in an RNN and {waits[GATED]:.0f} in an LSTM: it has {chain[SIMPLE]:,.0f} and {chain[GATED]:,.0f} at "
         f"{long}, and {chain[BLOCK]:,.0f} at any length in a Transformer block. A step at {long} takes "

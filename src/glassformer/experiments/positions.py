@@ -161,7 +161,7 @@ def _draw(rows: Rows, maps: dict[str, Tensor], length: int) -> Figure:
     line(count, range(64), waves[:64, 0].tolist(), BLUE, "one of the waves", marker="")
     count.set(title="Counting has no bound", xlabel="position", ylabel="what the model reads", yscale="symlog")
     count.legend(loc="center right")
-    heat(heights, waves[:50], bar="", cmap=TWO_SIDED, vmin=-1, vmax=1, aspect="auto")
+    heat(heights, waves[:50].numpy(), bar="", cmap=TWO_SIDED, vmin=-1, vmax=1, aspect="auto")
     heights.set(title="Sinusoidal positions", xlabel="dimension", ylabel="position")
     lines(offsets, rows.where(part="offset", width=WIDTH), "offset", "error", "positions", COLOURS)
     log_ticks(offsets, OFFSETS)
@@ -172,8 +172,8 @@ def _draw(rows: Rows, maps: dict[str, Tensor], length: int) -> Figure:
         fontsize=10,
     )
     for axes, (name, scores) in zip(middle.subplots(1, len(maps)), maps.items(), strict=True):
-        future = torch.ones(SHOWN, SHOWN, dtype=torch.bool).triu(1)
-        heat(axes, scores.masked_fill(future, torch.nan))
+        future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+        heat(axes, scores.masked_fill(future, torch.nan).numpy())
         axes.set(title=name, xlabel="key", ylabel="query" if name == WAVES else "")
     axes = bottom.subplots()
     bands(axes, rows.where(part="length"), "place", "accuracy", "positions", COLOURS, markevery=4)

@@ -113,7 +113,7 @@ def run(
         f"without (one block alone: {losses[NORM, min(depths), 1.0]:.2f} and "
         f"{losses[NEITHER, min(depths), 1.0]:.2f}). Without norms, residuals alone reach "
         f"{losses[RESIDUAL, deep, 1.0]:.2f}"
-        + (": what does not train is depth without residuals, not depth without norms. " if trains[RESIDUAL] else ". ")
+        + (": depth trains without norms. " if trains[RESIDUAL] else ". ")
         + f"Norms matter where matrices begin too large: {from_large[PRE]} with them, {from_large[RESIDUAL]} without. "
         f"The gradient that arrives at the first block before training is {float(first[PRE]):.1g} with both and "
         f"{float(first[NEITHER]):.1g} with neither.",

@@ -52,12 +52,12 @@ TOPIC = {word: topic for table in (NOUNS, VERBS) for topic, words in table.items
 WORDS = [MASK, THE, NEAR, WITH, *SENSES, *TOPIC]
 NUMBERS = {word: number for number, word in enumerate(WORDS)}
 LENGTH, HIDDEN = 9, 0.2  # words of a sentence, and the ratio of them that is hidden from BERT
-WIDTH, RATES = 64, (2e-3, 5e-3)
+WIDTH, RATES = 64, (3e-3, 6e-3)
 NEAREST = 3  # neighbours that are shown
 Table = NDArray[np.float32]
 
 
-def run(trial: Trial, steps: int = 250, sentences: int = 2000, count: int = 40) -> Finding:
+def run(trial: Trial, steps: int = 450, sentences: int = 2000, count: int = 40) -> Finding:
     """Both learn; then the vectors of the two words are compared, in `count` new sentences for each sense."""
     work = partial(_contextual, steps=steps, sentences=sentences, count=count)
     tuned = trial.tuned("learning vectors", work, ["BERT"], RATES)["BERT"]

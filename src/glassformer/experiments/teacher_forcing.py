@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from glassformer.experiments.charts import bands, bars, log_ticks, panels
+from glassformer.experiments.charts import bands, bars, lines, log_ticks, panels
 from glassformer.experiments.finding import Finding, Row, Rows
 from glassformer.experiments.measures import quickest
 from glassformer.experiments.small import language_model
@@ -101,8 +101,8 @@ def _step(model: DecoderOnly, way: Callable[..., Tensor], text: Tensor) -> float
 
 def _draw(rows: Rows, lengths: Sequence[int], speeds: Sequence[float]) -> Figure:
     figure, (loss, time, speed) = panels(3, 10.5, 3.5)
-    bands(loss, rows, "length", "loss", "way", {PARALLEL: BLUE}, linestyle="")
-    bands(loss, rows, "length", "loss", "way", {STEPWISE: ORANGE}, linestyle="", markersize=9, fillstyle="none")
+    lines(loss, rows, "length", "loss", "way", {PARALLEL: BLUE}, linestyle="")
+    lines(loss, rows, "length", "loss", "way", {STEPWISE: ORANGE}, linestyle="", markersize=9, fillstyle="none")
     loss.set(title="The same loss", ylabel="mean loss (nats)")
     loss.legend()
     bands(time, rows, "length", "seconds", "way", {PARALLEL: BLUE, STEPWISE: ORANGE}, scale=1000)

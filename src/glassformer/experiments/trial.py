@@ -27,6 +27,7 @@ from glassformer.tasks.protocol import Batch, Loss
 from glassformer.training import Trainer
 from glassformer.training.protocols import Batches
 
+SEEDS = 2**63  # how many there are
 Draw = Callable[..., Any]  # a batch, drawn with a generator
 Item = TypeVar("Item")
 Model = TypeVar("Model")
@@ -65,7 +66,7 @@ class Trial:
 
     def seeds(self) -> list[Trial]:
         """Trials with seeds of their own, which no trial with another seed has; they can be sent to workers."""
-        return [Trial(self.repeats * self.seed + number) for number in range(self.repeats)]
+        return [Trial((self.repeats * self.seed + number) % SEEDS) for number in range(self.repeats)]
 
     def map(self, name: str, work: Callable[..., Result], jobs: Sequence[tuple[Any, ...]]) -> list[Result]:
         """What `work(*job)` returns for each job, over the cores if there are workers; `work` is a top-level function.
