@@ -18,7 +18,7 @@ from glassformer.experiments.charts import bands, panels
 from glassformer.experiments.finding import Finding, Row, Rows
 from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, GREY, ORANGE
-from glassformer.parts.attention import dot_similarity, scaled_dot_similarity
+from glassformer.parts.similarity import dot_similarity, scaled_dot_similarity
 
 CLAIM = "The variance of q · k grows as the width d; dividing by √d keeps it at 1 and the softmax alive."
 ORDER = 60  # in the story
