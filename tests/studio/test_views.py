@@ -110,7 +110,7 @@ def test_the_log_probabilities_of_steps_are_those_that_a_sampler_draws_from(clie
 
 
 def test_an_output_that_was_cut_short_has_no_end(trained: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trained.recipe.decode, "max_length", 2)
+    monkeypatch.setattr(Translator, "limits", property(lambda self: self.limits_of(2, self.special.start)))
     found = decode.decode(trained, decode.Decode(text="a b c d e", beam=1)).header
     assert found["tokens"] == trained.target.encode("a b")
     assert len(found["texts"]) == len(found["log_probabilities"]) == 2
