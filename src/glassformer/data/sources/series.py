@@ -125,6 +125,12 @@ class _Rows:
 
 def read_series(path: Path, name: str, source: Any, report: Report) -> Iterator[Found]:
     """The series of a CSV file, by the keys of a source: columns, time, series, label, max_gap."""
+    for pieces in read_pieces(path, name, source, report):
+        yield from pieces
+
+
+def read_pieces(path: Path, name: str, source: Any, report: Report) -> Iterator[list[Found]]:
+    """The same, with the pieces of each series, between gaps in time, together."""
     wanted = [*source.columns, *(each for each in (source.time, source.series, source.label) if each is not None)]
     found, dated, places, delimiter = dict[str, _Rows](), False, dict[str, int](), ","
     for count, (place, line) in enumerate(texts(path, name, report)):
@@ -160,11 +166,14 @@ def read_series(path: Path, name: str, source: Any, report: Report) -> Iterator[
         raise DataError(f"{wrong}: expected a first line that names the columns")
     for which, rows in found.items():
         pieces = list(rows.with_gaps(source.max_gap)) if source.time is not None else [rows]
+        several: list[Found] = []
         for number, piece in enumerate(pieces, start=1):
             title = which if len(pieces) == 1 else f"{which} ({number})"
             times = tuple(piece.times) if source.time is not None else ()
             labels = tuple(piece.labels) if source.label is not None else ()
-            yield Series(title, source.columns, tuple(piece.values), times, labels, dated), f"{name}:{piece.lines[0]}"
+            series = Series(title, source.columns, tuple(piece.values), times, labels, dated)
+            several.append((series, f"{name}:{piece.lines[0]}"))
+        yield several
 
 
 def delimiter_of(line: str) -> str:
