@@ -109,6 +109,13 @@ def test_the_log_probabilities_of_steps_are_those_that_a_sampler_draws_from(clie
     assert drawn.header["output"] == again.output
 
 
+def test_an_output_that_was_cut_short_has_no_end(trained: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trained.recipe.decode, "max_length", 2)
+    found = decode.decode(trained, decode.Decode(text="a b c d e", beam=1)).header
+    assert found["tokens"] == trained.target.encode("a b")
+    assert len(found["texts"]) == len(found["log_probabilities"]) == 2
+
+
 def test_the_tree_is_that_of_the_search(client: TestClient, trained: Translator) -> None:
     found = ask(client, "decode", "copy", text="a b c d", beam=3, length_penalty=0.5)
     (tree,) = trained.look("a b c d", beam=3, length_penalty=0.5).beams

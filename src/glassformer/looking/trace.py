@@ -275,6 +275,14 @@ class Trace:
         """The same with what a run says of it."""
         return Trace(self.kept, description, origin)
 
+    def with_beams(self, beams: Sequence[BeamTree]) -> Trace:
+        """The same with the trees of a search that found what was written, one for each sentence."""
+        if not beams:
+            return self
+        tensors = {name: self.calls(name) for name in self.names}
+        axes, heads = ({name: of(name) for name in tensors} for of in (self.kept.axes_of, self.kept.heads_of))
+        return Trace(Stored(tensors, axes, heads, beams), self.about, self.origin)  # type: ignore[arg-type]
+
     def words(self, sentence: int = 0) -> Trace:
         """One sentence with pieces of words merged: weights are summed over keys, all is averaged over tokens.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from glassformer.parts.short_attention import TRITON
 from glassformer.tasks.losses import Chunk, smoothed
 from glassformer.tasks.protocol import Batch, Loss
 
@@ -39,7 +40,8 @@ class Objective(nn.Module):
         Compiled as a whole, the model is fastest. Sharded blocks are compiled one by one; all have the same structure,
         so the code of the first is used for the others.
         """
-        self.chunk = torch.compile(smoothed, dynamic=True)
+        if not TRITON:  # which has a kernel for the loss
+            self.chunk = torch.compile(smoothed, dynamic=True)
         if whole:
             self.hidden = torch.compile(self.hidden, dynamic=True)
         else:
