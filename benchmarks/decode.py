@@ -1,10 +1,11 @@
-"""Beam search on this machine's CPU: Glassformer beside `transformers` generate and CTranslate2, in one run.
+"""Beam search on this machine: Glassformer beside `transformers` generate and CTranslate2, in one run.
 
 Random weights, the same sizes, sources and output length for all. Every contender has a process of its own and decodes
 once a round, one after the other; the median round counts. The last line is JSON.
 
     python benchmarks/decode.py                        # small and base
     python benchmarks/decode.py --sizes small --rounds 3 --contenders generate,ours,ours-int8
+    python benchmarks/decode.py --device cuda          # base, bfloat16, 16, 64 and 256 sentences, beside `generate`
 """
 
 from __future__ import annotations
@@ -142,6 +143,21 @@ def changed(reference: list[list[int]], outputs: list[list[int]]) -> float:
     return sum(one != other for one, other in pairs) / len(pairs)
 
 
+def on_gpu(options: argparse.Namespace) -> None:
+    """The same on a GPU, beam search and greedy."""
+    from on_gpu import compared, profiled, searches
+
+    report: dict[str, Any] = {"benchmark": "decode", "device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    for beams in (options.beams, 1):
+        for count in (16, 64, 256):
+            contenders = searches(SIZES["base"], sentences(count, SIZES["base"].vocabulary), beams, options.length)
+            what = f"base/beam {beams}/{count} sentences"
+            report[what] = compared(what, contenders, count * options.length)
+            if options.profile and beams > 1 and count != 64:
+                profiled(contenders["ours"])
+    print(json.dumps(report))
+
+
 def main() -> None:
     """Measure, print a table for people and a line of JSON for programs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -153,7 +169,12 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=25, help="tokens in every output")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--profile", action="store_true", help="print where the time goes (cuda)")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     options = parser.parse_args()
+    if options.device == "cuda":
+        on_gpu(options)
+        return
     report: dict[str, Any] = {"benchmark": "decode", "options": vars(options), "cpu": processor(), "sizes": {}}
     for name in options.sizes.split(","):
         size = SIZES[name]

@@ -1,10 +1,11 @@
-"""Language models on this machine's CPU: Glassformer beside `generate` of `transformers`, in one run.
+"""Language models on this machine: Glassformer beside `generate` of `transformers`, in one run.
 
 Random weights of about 15 million parameters, the same in both, greedy, a prompt and an output of fixed lengths. Each
 contender has a process of its own and writes once a round; the median round counts. The last line is JSON.
 
     python benchmarks/generate.py
     python benchmarks/generate.py --families llama --batches 1
+    python benchmarks/generate.py --device cuda        # bfloat16, greedy and sampling, 1 and 64 prompts
 """
 
 from __future__ import annotations
@@ -77,6 +78,21 @@ def theirs(family: str, tokens: torch.Tensor, length: int) -> Write:
 CONTENDERS = {"generate": theirs, "ours": ours}
 
 
+def on_gpu(wish: argparse.Namespace) -> None:
+    """The same on a GPU, greedy and sampling."""
+    from on_gpu import compared, language_models, writers
+
+    report: dict[str, Any] = {"benchmark": "generate", "device": torch.cuda.get_device_name()}
+    for family in wish.families.split(","):
+        models = language_models(model(family))
+        for batch in (1, 64):
+            for sampled in (False, True):
+                what = f"{family}/{'sampling' if sampled else 'greedy'}/{batch}"
+                contenders = writers(models, prompts(batch, wish.prompt), wish.length, sampled)
+                report[what] = compared(what, contenders, batch * wish.length)
+    print(json.dumps(report))
+
+
 def main() -> None:
     """Measure, print a table for people and a line of JSON for programs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -86,7 +102,11 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=64, help="tokens in every output")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     wish = parser.parse_args()
+    if wish.device == "cuda":
+        on_gpu(wish)
+        return
     report: dict[str, Any] = {"benchmark": "generate", "options": vars(wish), "cpu": processor()}
     for family in wish.families.split(","):
         size = sum(parameter.numel() for parameter in model(family).parameters())

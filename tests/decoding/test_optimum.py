@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.decoding import Generator, Hypothesis, Limits, beam_search
-from glassformer.decoding.beam import BestHypotheses
+from glassformer.decoding.beams import Beams, Rules
+from glassformer.decoding.limits import Scorer
 from glassformer.parts import pad
 
 from .helpers import END, START, Recurrent, batches, brute_force, penalties, seeds, sentences, talker
@@ -56,9 +57,9 @@ def test_it_does_so_for_a_recurrent_network(seed: int, sentence: list[int], alph
     assert_best(Recurrent(ENOUGH), sentence, LIMITS, best, alpha)
 
 
-def only_at_a_dead_end(answers: BestHypotheses, log_probability: float, length: int) -> bool:
+def only_at_a_dead_end(search: Beams, worst: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
     """A sentence is never settled while any beam can go on."""
-    return log_probability == float("-inf")
+    return highest.isneginf()
 
 
 @settings(max_examples=60)
@@ -75,9 +76,19 @@ def test_stopping_early_never_changes_the_answer(
 
     stopped = search()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BestHypotheses, "settled", only_at_a_dead_end)
+        patch.setattr(Beams, "settled", only_at_a_dead_end)
         exhaustive = search()
     assert [outputs(hypotheses) for hypotheses in stopped] == [outputs(hypotheses) for hypotheses in exhaustive]
+
+
+def settled(alpha: float, worst: float, highest: float) -> bool:
+    """Whether a search stops after 2 of 7 tokens, where its worst finished output and its best beam score so."""
+    scorer = Scorer(Limits(START, END, max_length=7), None, (torch.zeros(1, 1, dtype=torch.long),), greedily=False)
+    search = Beams.begin(
+        Rules(scorer, 2, 1, alpha, "never"), torch.zeros(1, 1, dtype=torch.long), scorer.history(0), steps=7
+    )
+    reach = search.penalties[1:2, 1]
+    return bool(search.settled(torch.tensor([worst], dtype=torch.float64), torch.tensor([highest]) / reach))
 
 
 @pytest.mark.parametrize(
@@ -89,17 +100,14 @@ def test_stopping_early_never_changes_the_answer(
     ],
 )
 def test_a_sentence_is_settled_where_no_beam_can_overtake_and_not_before(alpha: float, bound: float) -> None:
-    answers = BestHypotheses(1, Limits(START, END, max_length=7), alpha)
-    answers.add([2, END], [-0.5, -0.5], -1.0)
-    assert answers.settled(bound - 1e-6, 2)
-    assert not answers.settled(bound + 1e-6, 2)
+    worst = -1.0 / 2**alpha
+    assert settled(alpha, worst, bound - 1e-6)
+    assert not settled(alpha, worst, bound + 1e-6)
 
 
 def test_nothing_is_settled_before_all_outputs_that_were_asked_for_are_there() -> None:
-    answers = BestHypotheses(2, Limits(START, END, max_length=7), 0.0)
-    answers.add([2, END], [-0.5, -0.5], -1.0)
-    assert not answers.settled(-100.0, 2)
-    answers.add([3, END], [-1.0, -1.0], -2.0)
-    assert answers.settled(-2.0, 2)
-    assert not answers.settled(-1.9, 2)
-    assert answers.settled(float("-inf"), 2)
+    missing = float("-inf")
+    assert not settled(0.0, missing, -100.0)
+    assert settled(0.0, -2.0, -2.0)
+    assert not settled(0.0, -2.0, -1.9)
+    assert settled(0.0, missing, float("-inf"))

@@ -11,7 +11,7 @@ from pkgutil import walk_packages
 
 SETTINGS = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg"}
 LIBRARIES = ("sacrebleu", "matplotlib.pyplot", "torch.utils.tensorboard", "sklearn.metrics", "rouge_score.rouge_scorer")
-NOT_IMPORTED = ("__main__", "short_kernels")  # the second needs a GPU
+NOT_IMPORTED = ("__main__", "_kernels")  # the second needs a GPU
 
 
 def load() -> None:

@@ -13,9 +13,11 @@ from operator import index
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from glassformer.decoding.history import Histories, among, completing, penalised, repeating, tables
+from glassformer.decoding.history import NONE, Histories, among, completing, penalised, repeating, tables
+from glassformer.decoding.largest import in_groups, largest, suits_groups
 from glassformer.errors import ConfigurationError, InputError
 
 # The first tokens of each output; as a tensor (B, t), all have the same length.
@@ -120,17 +122,101 @@ class Scorer:
                 raise InputError(f"a prefix of {len(tokens)} tokens does not fit into max_length {limits.max_length}")
             for end in {*limits.ends} & {*tokens}:
                 raise InputError(f"a prefix contains the end token {end}: no token can follow it")
-        self._checked = False
+        self._checked: int | None = None  # the vocabulary that the limits were compared with
         self._histories = Histories(limits.start, inputs) if limits.looks_back else None
         # Created once, because a copy at each step would wait for the device.
         self._sequences = tables(limits.suppress_sequences, inputs[0].device)
         self._banned: dict[bool, Tensor] = {}  # by whether the output may end
+        self._sentences = list(range(len(inputs[0])))
+        self.ends = torch.tensor(limits.ends).to(inputs[0].device)
+        self._suppressed = torch.tensor([*limits.suppress], dtype=torch.long).to(inputs[0].device)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What `at` depends on apart from its arguments."""
+        limits = self.limits
+        always = limits.ends, tuple(limits.suppress), limits.min_length > 0, limits.forced_last, limits.renormalise
+        back = tuple(map(tuple, limits.suppress_sequences)), limits.no_repeat_ngram, limits.repetition_penalty
+        return always, back, limits.forced_first, self.greedily
+
+    @property
+    def plain(self) -> bool:
+        """Whether some tokens are never allowed, or none before the least length, and there is no other rule."""
+        return not (self.limits.looks_back or self.limits.renormalise or self.limits.forced_last is not None)
+
+    def history(self, steps: int) -> Tensor:
+        """What rules that look back read before the first step, (B, 1, H), with room for some steps before it.
+
+        NONE stands before a shorter history. Without such rules, H is 0.
+        """
+        if self._histories is None:
+            return torch.zeros(len(self._sentences), 1, 0, dtype=torch.long, device=self.ends.device)
+        none = self.ends.new_empty(len(self._sentences), 1, 0)
+        return F.pad(self._histories.after(none, self._sentences), (steps, 0), value=NONE)
+
+    def ending(self, tokens: Tensor) -> Tensor:
+        """Which tokens end an output."""
+        if len(self.ends) == 1:
+            return tokens == self.ends
+        return (tokens[..., None] == self.ends).any(dim=-1)
+
+    def at(self, logits: Tensor, step: Tensor, bounds: Tensor, history: Tensor) -> Tensor:
+        """Log-probabilities (B, k, V) of the next token, where there is no prefix, without a look at the host.
+
+        `step` (1) is the number of tokens so far, `bounds` (2) are the least and the most; of the history (B, k, H)
+        only rules that look back read anything.
+        """
+        limits = self.limits
+        if limits.repetition_penalty == 1:
+            scores = logits.log_softmax(dim=-1, dtype=torch.float32)
+        else:
+            scores = self._log_probabilities(logits.float(), history)
+        self._ban(scores, step, bounds)
+        if limits.looks_back:
+            self._look_back(scores, history)
+        if limits.forced_first is not None:
+            _force(scores, limits.forced_first, (step == 0) & ((history >= 0).sum(dim=-1, keepdim=True) == 1))
+        if limits.forced_last is not None:
+            _force(scores, limits.forced_last, step == bounds[1:] - 1)
+        return self._scaled(scores)
+
+    def likeliest(
+        self, logits: Tensor, step: Tensor, bounds: Tensor, history: Tensor, count: int
+    ) -> tuple[Tensor, Tensor]:
+        """The `count` likeliest next tokens, the likeliest first: what `at` gives them, and which they are."""
+        found = None
+        if self.plain and suits_groups(logits, count + len(self._suppressed) + len(self.ends)):
+            found = in_groups(logits, count, self.limits.banned(0))
+        if found is None:
+            return largest(self.at(logits, step, bounds, history), count)
+        values, tokens = found  # (B, k, N)
+        if len(self._suppressed):
+            values.masked_fill_((tokens[..., None] == self._suppressed).any(dim=-1), -torch.inf)
+        if self.limits.min_length:
+            values.masked_fill_(self.ending(tokens) & (step < bounds[:1]), -torch.inf)
+        values, ranks = values.topk(count, dim=-1)
+        return values, tokens.gather(-1, ranks)
+
+    def _ban(self, scores: Tensor, step: Tensor, bounds: Tensor) -> None:
+        """Write -inf for tokens that are never allowed, and for the end before the least length."""
+        if len(self._suppressed):
+            scores.index_fill_(-1, self._suppressed, -torch.inf)
+        if self.limits.min_length:
+            ends = scores.index_select(-1, self.ends).masked_fill(step < bounds[:1], -torch.inf)
+            scores.index_copy_(-1, self.ends, ends)
+
+    def _look_back(self, scores: Tensor, history: Tensor) -> None:
+        """Write -inf for tokens that the history (B, k, H) does not allow."""
+        for tokens in completing(history, self._sequences):  # (B, k, N)
+            scores.masked_fill_(among(tokens, scores.shape[-1]), -torch.inf)
+        if self.limits.no_repeat_ngram:
+            again = repeating(history, self.limits.no_repeat_ngram)
+            scores.masked_fill_(among(again, scores.shape[-1]), -torch.inf)
 
     def __call__(self, logits: Tensor, written: Tensor, sentences: Sequence[int]) -> Tensor:
         """Log-probabilities (B, k, V) of the next token of these sentences after those written so far, (B, k, t)."""
         length = written.shape[-1]
-        if not self._checked:
-            self._check(logits.shape[-1])
+        self.check(logits.shape[-1])
         history = None if self._histories is None else self._histories.after(written, sentences)  # (B, k, H)
         scores = self._log_probabilities(logits.float(), history)
         prefixed = [(row, token, scores[row, :, token].clone()) for row, token in self._prefixed(length, sentences)]
@@ -140,6 +226,10 @@ class Scorer:
                 raise InputError(f"the prefix token {token} has probability 0: it cannot be forced")
             scores[row] = -torch.inf
             scores[row, :, token] = score
+        return self._scaled(scores)
+
+    def _scaled(self, scores: Tensor) -> Tensor:
+        """Scores (B, k, V), which are written over, scaled to the sum 1 if the limits say so."""
         if self.limits.renormalise:  # where nothing is allowed, all stays -inf
             scores -= scores.logsumexp(dim=-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
         return scores
@@ -160,10 +250,7 @@ class Scorer:
             self._banned[may_end] = torch.tensor(limits.banned(length), dtype=torch.long).to(scores.device)
         scores.index_fill_(-1, self._banned[may_end], -torch.inf)
         if history is not None:
-            for tokens in completing(history, self._sequences):  # (B, k, N)
-                scores.masked_fill_(among(tokens, scores.shape[-1]), -torch.inf)
-            if limits.no_repeat_ngram:
-                scores.masked_fill_(among(repeating(history, limits.no_repeat_ngram), scores.shape[-1]), -torch.inf)
+            self._look_back(scores, history)
             if limits.forced_first is not None and length == 0:
                 alone = (history >= 0).sum(dim=-1, keepdim=True) == 1  # (B, k, 1)
                 scores = torch.where(alone, _only(limits.forced_first, scores), scores)
@@ -176,13 +263,23 @@ class Scorer:
         prefixes = [self.prefix[sentence] for sentence in sentences] if self.prefix else []
         return [(row, tokens[length]) for row, tokens in enumerate(prefixes) if length < len(tokens)]
 
-    def _check(self, vocabulary: int) -> None:
+    def check(self, vocabulary: int) -> None:
+        """Refuse limits and prefixes that this vocabulary does not allow."""
+        if self._checked == vocabulary:
+            return
         given = [0] if self.prefix is None else [len(tokens) for tokens in self.prefix]
         self.limits.check(vocabulary, min((each for each in given if each < self.limits.max_length), default=None))
         wrong = [token for tokens in self.prefix or () for token in tokens if not 0 <= token < vocabulary]
         if wrong:
             raise InputError(f"a prefix has the id {wrong[0]}, but the vocabulary has the ids 0 to {vocabulary - 1}")
-        self._checked = True
+        self._checked = vocabulary
+
+
+def _force(scores: Tensor, token: int, now: Tensor) -> None:
+    """Make one token certain in scores (B, k, V), which are written over, if this is the step for it, (1)."""
+    certain = scores[..., token : token + 1].masked_fill(now, 0.0)
+    scores.masked_fill_(now, -torch.inf)
+    scores[..., token : token + 1] = certain
 
 
 def _only(token: int, scores: Tensor) -> Tensor:

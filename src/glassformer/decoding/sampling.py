@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from glassformer.decoding.largest import largest
 from glassformer.errors import ConfigurationError, InputError
 
 
@@ -47,6 +48,7 @@ class Sampler:
             raise ConfigurationError(f"min_p must be from 0 to 1, not {min_p}")
         self.temperature, self.top_k, self.top_p, self.min_p, self.seed = temperature, top_k, top_p, min_p, seed
         self._random: dict[int, random.Random] = {}
+        self._drawn: dict[int, list[float]] = {}  # numbers that were drawn ahead, not used yet
 
     def seeded(self, seeds: Sequence[int | str]) -> Sampler:
         """The same sampler with new random numbers, and a seed for each sentence."""
@@ -54,10 +56,20 @@ class Sampler:
 
     def __call__(self, scores: Tensor, sentences: Sequence[int]) -> Tensor:
         """Draw one token (B) for each of these sentences from log-probabilities (B, V)."""
+        numbers = [number for (number,) in (self.ahead(sentence, 1) for sentence in sentences)]
+        for sentence in sentences:
+            self.used(sentence)
+        return self.pick(scores, torch.tensor(numbers, dtype=torch.float64, device=scores.device))
+
+    @property
+    def key(self) -> tuple[float | None, ...]:
+        """What `pick` depends on apart from its arguments."""
+        return self.temperature, self.top_k, self.top_p, self.min_p
+
+    def pick(self, scores: Tensor, draws: Tensor) -> Tensor:
+        """The tokens (B) that random numbers (B) draw from log-probabilities (B, V)."""
         probabilities, tokens = self.likely(scores)  # (B, N) each
         cumulative = probabilities.cumsum(dim=-1)
-        numbers = [self._draw(sentence) for sentence in sentences]
-        draws = torch.tensor(numbers, dtype=torch.float64, device=scores.device)
         drawn = torch.searchsorted(cumulative, draws[:, None] * cumulative[:, -1:], right=True)  # (B, 1)
         last = (probabilities > 0).sum(dim=-1, keepdim=True) - 1  # rounding could draw a token of probability 0
         return tokens.gather(1, drawn.minimum(last).clamp(min=0))[:, 0]
@@ -65,7 +77,7 @@ class Sampler:
     def likely(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         """The probabilities (0 for tokens that may not be drawn), highest first, and their tokens, (B, N) each."""
         count = scores.shape[-1] if self.top_k is None else min(self.top_k, scores.shape[-1])
-        kept, tokens = scores.topk(count, dim=-1)
+        kept, tokens = largest(scores, count)
         probabilities = ((kept - kept[:, :1]).double() / self.temperature).softmax(dim=-1)
         if self.top_p is not None and self.top_p < 1:
             before = probabilities.cumsum(dim=-1) - probabilities
@@ -74,8 +86,8 @@ class Sampler:
             probabilities = probabilities.masked_fill(probabilities < self.min_p * probabilities[:, :1], 0.0)
         return probabilities / probabilities.sum(dim=-1, keepdim=True), tokens
 
-    def _draw(self, sentence: int) -> float:
-        """The sentence's next random number, in [0, 1)."""
+    def ahead(self, sentence: int, count: int) -> list[float]:
+        """The sentence's next random numbers, in [0, 1). They stay the next ones until they are used."""
         if sentence not in self._random:
             if isinstance(self.seed, Sequence) and sentence >= len(self.seed):
                 raise InputError(
@@ -83,4 +95,11 @@ class Sampler:
                 )
             own = self.seed[sentence] if isinstance(self.seed, Sequence) else f"{self.seed} {sentence}"
             self._random[sentence] = random.Random(str(own))  # as text: the numbers -1 and 1 would give the same
-        return self._random[sentence].random()
+            self._drawn[sentence] = []
+        numbers, draw = self._drawn[sentence], self._random[sentence].random
+        numbers += [draw() for _ in range(count - len(numbers))]
+        return numbers[:count]
+
+    def used(self, sentence: int) -> None:
+        """The sentence's next random number has drawn a token."""
+        self._drawn[sentence].pop(0)

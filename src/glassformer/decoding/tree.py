@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from glassformer.decoding.beam import Expansion, length_penalised
+from glassformer.decoding.paths import Expansion, length_penalised
 
 
 class Fate(StrEnum):

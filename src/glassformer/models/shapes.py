@@ -53,6 +53,11 @@ class EncoderDecoder(Observable):
         mask = _padding(source_mask, source, "source_mask", anywhere=check)
         return self.encoder(source, mask), mask
 
+    def check(self, source: Tensor, source_mask: Tensor | None = None) -> None:
+        """Refuse a source that cannot be read; the values are looked at wherever they are."""
+        self.encoder.embedding.check(source, "the source", anywhere=True)
+        _padding(source_mask, source, "source_mask", anywhere=True)
+
     def start(self, source: Tensor, source_mask: Tensor | None = None) -> DecodingState:
         """Read the source (B, S), and be ready to write."""
         return self.decoder.start(*self.encode(source, source_mask, check=True))

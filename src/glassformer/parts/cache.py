@@ -47,6 +47,12 @@ class Cache:
         self._positions = self._write(self._positions, positions.expand(len(keys), keys.shape[2]), first, dim=1)
         return self._keys[:, :, : self.length], self._values[:, :, : self.length], self._positions[:, : self.length]
 
+    def held(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """All keys, values and positions so far, if there are any."""
+        if self._keys is None or self._values is None or self._positions is None:
+            return None
+        return self._keys[:, :, : self.length], self._values[:, :, : self.length], self._positions[:, : self.length]
+
     def _write(self, store: Tensor | None, new: Tensor, first: int, dim: int) -> Tensor:
         """The store with `new` written at slot `first`, moved to a roomier one if need be."""
         if store is None or store.shape[dim] < self.length:
@@ -92,6 +98,13 @@ class DecoderState(DecodingState):
     slots: int = 0
     ancestors: Tensor | None = None  # (B, k, N): the slots each beam descends from; None: a single line, so all
     watcher: Watcher | None = None
+
+    @property
+    def sample(self) -> Tensor | None:
+        """A tensor of this state that has a row for each sentence, if there is one yet."""
+        held = (cache.held() for cache in self.caches)
+        tensors = (self.first, *(each and each.keys for each in self.memory), *(each and each[0] for each in held))
+        return next((each for each in tensors if each is not None), None)
 
     def grow(self, tokens: Tensor) -> Mask:
         """Set aside a slot for each beam's new token, (B, k), and say which slots it may attend to."""

@@ -68,4 +68,5 @@ def check_keep(keep: Tensor, tokens: Tensor, what: str = "source_mask", anywhere
 def readable(values: Tensor, anywhere: bool = False) -> bool:
     """Whether values may be looked at: on the CPU, where that costs nothing, or on request."""
     here = values.device.type == "cpu" or (anywhere and values.device.type != "meta")
-    return here and not torch.compiler.is_compiling()
+    capturing = values.is_cuda and torch.cuda.is_current_stream_capturing()
+    return here and not capturing and not torch.compiler.is_compiling()

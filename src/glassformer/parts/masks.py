@@ -28,22 +28,25 @@ class Mask:
     allowed: Tensor | None = None  # boolean, broadcasts to (B, H, T, S)
     causal: bool = False
     window: int | None = None
+    # The same table in the type of the scores, 0 where it allows and -inf elsewhere: made once for many layers. Only a
+    # mask that leaves something to every query may have it.
+    added: Tensor | None = None
+    filled: Tensor | None = None  # (1): only so many keys, the first ones, are there yet; for a step in fixed memory
 
     def __and__(self, other: Mask) -> Mask:
         """Attend only where both masks allow it."""
-        tables = [mask.allowed for mask in (self, other) if mask.allowed is not None]
+        tables = [mask for mask in (self, other) if mask.allowed is not None]
         windows = [mask.window for mask in (self, other) if mask.window is not None]
-        return Mask(
-            allowed=tables[0] & tables[1] if len(tables) == 2 else (tables[0] if tables else None),
-            causal=self.causal or other.causal,
-            window=min(windows) if windows else None,
-        )
+        is_causal, window = self.causal or other.causal, min(windows) if windows else None
+        if len(tables) == 2:
+            return Mask(tables[0].allowed & tables[1].allowed, is_causal, window)  # type: ignore[operator]
+        return replace(tables[0] if tables else Mask(), causal=is_causal, window=window)
 
     def select(self, sentences: Tensor) -> Mask:
         """The mask of some sentences of the batch; a table that all of them share stays as it is."""
         if self.allowed is None or self.allowed.dim() < 4 or self.allowed.shape[0] == 1:
             return self
-        return replace(self, allowed=self.allowed.index_select(0, sentences))
+        return replace(self, allowed=self.allowed.index_select(0, sentences), added=None, filled=None)
 
     def near(self, queries: Tensor, keys: Tensor) -> Mask:
         """The same with its window as a table, by where queries (B or 1, T) and keys (B or 1, S) stand.

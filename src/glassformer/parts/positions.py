@@ -15,7 +15,7 @@ B batch, T query length, S key length, L length of a table, D model width, H hea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol, Self
 
 import torch
@@ -84,10 +84,13 @@ class Waves(nn.Module):
 
     def rows(self, position: Position, length: int) -> Tensor:
         """The waves of so many tokens that stand there: (T, D), (1, D) or (B, T, D)."""
-        needed = _highest(position, length) + 1
-        if needed > len(self.table):
-            self.table = self._table(2 * needed, like=self.table)
+        self.reserve(_highest(position, length) + 1)
         return _rows(self.table, position, length)
+
+    def reserve(self, positions: int) -> None:
+        """Make the table long enough for so many positions."""
+        if positions > len(self.table):
+            self.table = self._table(2 * positions, like=self.table)
 
 
 class Sinusoidal(Waves):
@@ -222,6 +225,20 @@ def as_tensor(position: Position, length: int, device: torch.device) -> Tensor:
     return torch.full((1, 1), position, device=device)
 
 
+def reserve(parts: Iterable[nn.Module], positions: int, most: int = 0) -> bool:
+    """Prepare the tables of some parts for so many positions; whether all of them have so many.
+
+    Tables that can grow are prepared for `most` at once.
+    """
+    enough = True
+    for part in parts:
+        if isinstance(part, Waves):
+            part.reserve(max(positions, most))
+        elif isinstance(part, Learned):
+            enough = enough and positions <= part.length
+    return enough
+
+
 def restarting(documents: Tensor) -> Tensor:
     """Positions (B, T) that begin anew with each document; documents (B, T) says which one each token is from."""
     positions = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
@@ -231,8 +248,13 @@ def restarting(documents: Tensor) -> Tensor:
 
 
 def _highest(position: Position, length: int) -> int:
-    """The highest position of all tokens. A tensor on an accelerator is waited for; the other forms cost nothing."""
+    """The highest position of all tokens. A tensor on an accelerator is waited for; the other forms cost nothing.
+
+    While a CUDA graph is captured nothing can be waited for: who captures has called `reserve`.
+    """
     if isinstance(position, Tensor):
+        if position.is_cuda and torch.cuda.is_current_stream_capturing():
+            return 0
         lowest, highest = (int(bound) for bound in position.aminmax())
     else:
         lowest, highest = (0, length - 1) if position is None else (position, position)

@@ -95,9 +95,9 @@ class Train(Section):
         0.0, description="R-Drop: weight of the divergence between two passes with different dropout; 0: one pass"
     )
     precision: Literal["float32", "bf16"] = Field("float32", description="of the forward pass")
-    compile: Literal["auto"] | Switch = Field(
+    compile: Literal["auto", True, False] = Field(
         "auto",
-        description="auto: on a GPU, steps become CUDA graphs; true: also torch.compile the model; false: neither",
+        description="auto: on a GPU, steps are CUDA graphs and long trainings compiled; true: always; false: neither",
     )
     ema: Fraction = Field(0.0, description="decay of the moving average of weights; 0: none")
     average: Place = Field(0, description="number of last checkpoints whose weights are averaged at the end")

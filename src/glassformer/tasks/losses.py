@@ -162,6 +162,25 @@ def real_places(mask: Tensor, tokens: int) -> Tensor | None:
     return None if tokens == mask.numel() else mask.flatten().nonzero_static(size=tokens)[:, 0]
 
 
+class _ConsistentLoss(torch.autograd.Function):
+    """What comes after the head in `consistent_loss`, by one kernel for value and gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, right: Tensor, smoothing: float, weight: float) -> Tensor:
+        """The summed loss of `right` (N) under logits (2, N, V), which are used up."""
+        from glassformer.parts import loss_kernels
+
+        total, slope = loss_kernels.consistent(logits, right, smoothing, weight, IGNORED)
+        ctx.save_for_backward(slope)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        """What `forward` has found, times the slope of whatever was made of the loss."""
+        (by_logits,) = ctx.saved_tensors
+        return by_logits * slope, None, None, None
+
+
 def consistent_loss(
     passes: Tensor, right: Tensor, mask: Tensor, tokens: int, head: nn.Module, smoothing: float, weight: float
 ) -> Tensor:
@@ -173,7 +192,10 @@ def consistent_loss(
     passes = passes.view(2, -1, passes.shape[-1])  # (2, B * T, D)
     if places is not None:
         passes, right = passes[:, places], right[places]  # (2, N, D), (N)
-    log_p = F.log_softmax(head(passes), dim=-1, dtype=torch.float32)  # (2, N, V)
+    logits = head(passes)  # (2, N, V)
+    if logits.is_cuda and TRITON:
+        return _ConsistentLoss.apply(logits, right, smoothing, weight)  # type: ignore[no-any-return,no-untyped-call]
+    log_p = F.log_softmax(logits, dim=-1, dtype=torch.float32)  # (2, N, V)
     of_right = log_p.gather(2, right.clamp_min(0).expand(2, -1)[..., None])[..., 0]  # (2, N)
     losses = -(1 - smoothing) * of_right - smoothing * log_p.mean(dim=-1)  # (2, N)
     p, q = log_p.exp()

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from glassformer.decoding import Choose, Hypothesis, Limits, Sampler, beam_search, collect, most_likely, stream
+from glassformer.decoding import Choose, Hypothesis, Limits, Sampler, beam_search, complete, most_likely, stream
 from glassformer.decoding import Written as Step
 from glassformer.decoding.limits import Scorer
 from glassformer.errors import ConfigurationError, InputError
@@ -141,8 +141,8 @@ class Writer(Run):
                 choose = sampler or most_likely
                 if isinstance(choose, Sampler):
                     choose = choose.seeded([seeds[row] for row in some])
-                events = stream(model, *given, limits=limit, choose=choose, prefix=prefix)  # type: ignore[arg-type]
-                hypotheses = [[each] for each in collect(events, len(some), limit.ends)]
+                lines = complete(model, *given, limits=limit, choose=choose, prefix=prefix)  # type: ignore[arg-type]
+                hypotheses = [[each] for each in lines]
             else:
                 options: dict[str, Any] = {"length_penalty": alpha, "early_stopping": decode.early_stopping}
                 options |= {"width": width, "best": best, "prefix": prefix}

@@ -42,6 +42,7 @@ from glassformer.training.stepping import (
     Setting,
     Steps,
     captures,
+    compiles,
     grid_of,
     on_own_stream,
 )
@@ -92,7 +93,9 @@ class Trainer:
         # A sharded model cannot be validated or kept: `model` is then an unsharded copy of it.
         self.model, self._trained = copy.deepcopy(model) if self.distribution.sharded else model, model
         objective = Objective(model, loss, options.smoothing, options.consistency)
-        if options.compile is True:
+        captured = not unfreeze and captures(options, self.distribution)
+        compiled = compiles(options, captured)
+        if compiled:
             objective.compile_parts(whole=self.device.type == "cpu" and not self.distribution.sharded)
         self._optimiser = optimiser(model, options)
         self._unfreezing = Unfreezing(model, unfreeze) if unfreeze else None
@@ -109,17 +112,17 @@ class Trainer:
             options.clip,
         )
         self._steps: AnySteps
-        if unfreeze or not captures(options, self.distribution):
-            self._steps, grid = Steps(setting, self._drop_frozen_gradients), None
-        else:
+        if captured:
             self._steps, grid = CapturedSteps(setting), grid_of(options)
+        else:
+            self._steps, grid = Steps(setting, self._drop_frozen_gradients), None
         if self.device.type == "cuda":
             self.batches = Ahead(batches, lambda batch: Counted.of(batch, grid).pin())
         self.step = 0
         self.steps = options.steps if options.minutes is None else None  # which is unknown until `_fix_steps`
         self._lr_factor = schedule(options, 0 if options.minutes is None else UNKNOWN)
         self._measured: Measured | None = None  # what the number of steps follows from
-        self._measuring = Measuring(options, self._pace, options.compile is True or grid is not None)
+        self._measuring = Measuring(options, self._pace, compiled or captured)
         self._before: tuple[dict[str, Any], list[Tensor]] = {}, []  # the place and random numbers before what goes on
         self._saving = 0.0  # seconds that the last checkpoint took
         self._shown = -math.inf  # when the values of a log were last shown

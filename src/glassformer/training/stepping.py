@@ -25,6 +25,7 @@ from glassformer.training.optimisers import Optimiser
 if TYPE_CHECKING:
     from glassformer.recipe import Train
 
+WORTH_COMPILING = 50_000_000  # padded tokens of one side that a training reads
 MOST = 96  # graphs: batches of further shapes are computed without one
 Finish = Callable[[float], None]  # changes the weights, with the learning rates times a factor
 
@@ -245,9 +246,20 @@ def captures(options: Train, distribution: Distribution) -> bool:
     return bool(options.compile) and distribution.device.type == "cuda" and distribution.world == 1 and TRITON
 
 
+def compiles(options: Train, captured: bool) -> bool:
+    """Whether blocks are compiled: as the recipe says; by default, where captured steps are to save more than it takes.
+
+    Compiling takes 25 s when nothing is cached, and saves 3 ms of a step of 4,096 tokens and 12 ms of 32,768 (H200).
+    """
+    if isinstance(options.compile, bool):
+        return options.compile
+    tokens = options.accumulate * options.batch_tokens * options.steps
+    return captured and (tokens >= WORTH_COMPILING if options.minutes is None else options.minutes >= 5)
+
+
 def grid_of(options: Train) -> Grid:
-    """The shapes of batches that are captured."""
-    return Grid(options.batch_tokens)
+    """The shapes of batches that are captured: small batches cost little, so that their padding costs less."""
+    return Grid(options.batch_tokens, multiple=4 if options.batch_tokens <= 8192 else 2)
 
 
 def on_own_stream(device: torch.device) -> AbstractContextManager[Any]:

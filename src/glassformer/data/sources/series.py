@@ -31,6 +31,7 @@ MISSING = {"", "na", "n/a", "nan", "null", "none", "-", "?"}  # cells without a 
 LARGEST = 1e30  # numbers beyond it have no place in float32
 MOST_STEPS = 10_000_000  # of a file: a series is held in memory
 DELIMITERS = (",", ";", "\t")
+LONGEST_NAME = 40  # characters of a column's name in a message
 LOOKED_AT = 200  # rows, to see which columns are numbers
 FEW_LABELS = 20  # different values of a column, at most, if they are labels
 
@@ -195,9 +196,15 @@ def _places(header: list[str], wanted: Sequence[str], name: str) -> dict[str, in
     for column in wanted:
         if column not in names:
             near = get_close_matches(column, names, n=1)
-            known = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names[:10])}"
+            known = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(_shown, names[:10]))}"
             raise DataError(f"{name}: has no column {column!r}: {known}")
     return {column: names.index(column) for column in wanted}
+
+
+def _shown(name: str) -> str:
+    """The name of a column as a message shows it: of a file that is no table it may be anything."""
+    name = name if name.isprintable() else ascii(name)
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 def _cell(row: list[str], places: dict[str, int], column: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.decoding.beam import length_penalised
+from glassformer.decoding.paths import length_penalised
 from glassformer.decoding.tree import BeamTree, Fate
 from glassformer.errors import InputError
 from glassformer.looking.answer import Answer, Array
