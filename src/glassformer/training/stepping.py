@@ -119,9 +119,11 @@ class Steps:
         self._loss = torch.zeros((), device=setting.distribution.device)
 
     def begin(self) -> None:
+        """Begin a step with no loss."""
         self._loss = torch.zeros((), device=self._loss.device)
 
     def add(self, batch: Batch, last: bool) -> None:
+        """Add the gradient and the loss of a batch; ranks exchange gradients with the last."""
         setting = self.setting
         with setting.distribution.accumulating(setting.objective, last):
             loss = setting.loss(batch.to(self._loss.device))
@@ -129,6 +131,7 @@ class Steps:
         self._loss += loss.detach()
 
     def prepare(self, targets: int) -> Finish:
+        """The update, of which all that takes long is computed here."""
         setting, loss = self.setting, self.setting.distribution.sum(self._loss)
         if self.prepared is not None:
             self.prepared()
@@ -186,6 +189,7 @@ class CapturedSteps:
         """What a step begins with is what the last one left."""
 
     def add(self, batch: Batch, last: bool) -> None:
+        """Add the gradient and the loss of a batch, by its graph if there is one."""
         shape = shape_of(batch)
         if shape not in self._graphs and shape in self._seen and len(self._graphs) < MOST:
             own = batch.to(self._loss.device)
