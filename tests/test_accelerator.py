@@ -194,7 +194,7 @@ def test_a_steps_own_kernel_takes_in_what_attention_in_the_open_does() -> None:
         source = torch.arange(160, device="cuda") < torch.tensor([[5], [160], [77]], device="cuda")
         crossed = attention(query, *store, padding(source))[0]
         for dtype, near in ((torch.float32, 2e-5), (torch.bfloat16, 5e-2), (torch.float16, 8e-3)):
-            q, *both = (x.to(dtype) for x in (query, *new, *store))
+            q, *both = (x.to(dtype, copy=True) for x in (query, *new, *store))  # copies, since slots are written
             step = Mask(seen[:, None], filled=count)
             assert suits_step(q, both[2], step)
             taken = step_attention(q, both[2], both[3], step, None, (both[0], both[1]))

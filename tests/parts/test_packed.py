@@ -10,7 +10,7 @@ import torch
 import glassformer as gf
 from glassformer.errors import GlassformerError
 from glassformer.parts import PackedLinear, TiedHead, guard
-from glassformer.parts.inference import JoinedLinear, together
+from glassformer.parts.inference import JoinedLinear, join, together
 
 LIMITS = gf.Limits(start=1, end=2, max_length=8)
 
@@ -61,6 +61,18 @@ def test_joined_parts_give_what_each_gives_alone() -> None:
         moved = [part.double() for part in parts]
         assert moved[0].joint is None
         assert together(x.double(), *moved)[1].dtype == torch.float64
+
+
+def test_queries_keys_and_values_are_joined_to_one_product() -> None:
+    torch.manual_seed(0)
+    model = gf.transformer(50, width=16, heads=2, layers=1, hidden=24, tie_output=False).eval()
+    joined = join(copy.deepcopy(model), "cpu")
+    attention = joined.decoder.blocks[0].self_attention.part
+    views = together(torch.randn(1, 2, 16), attention.query, attention.key, attention.value)
+    assert len({view.untyped_storage().data_ptr() for view in views}) == 1
+    source, keep = gf.pad([[5, 6, 7], [8, 9]])
+    found = [gf.beam_search(each, source, keep, limits=LIMITS, width=3) for each in (model, joined)]
+    assert [best.tokens for best, *_ in found[0]] == [best.tokens for best, *_ in found[1]]
 
 
 def test_a_kernel_that_cannot_be_compiled_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,20 +138,19 @@ class JoinedLinear(Unsaveable):
         return F.linear(x, self.weight, self.bias)
 
 
-def join(model: Model) -> Model:
-    """The model with the queries, keys and values of its attentions joined, where they are plain linear parts."""
+def join(model: Model, device: str = "cuda") -> Model:
+    """The model with the queries, keys and values of its attentions joined, where they are plain and on such a device."""
     for part in model.modules():
         three = [getattr(part, name, None) for name in ("query", "key", "value")]
-        if not all(type(each) is nn.Linear and each.weight.is_cuda for each in three):
+        if not all(type(each) is nn.Linear and each.weight.device.type == device for each in three):
             continue
         first, *others = three
         if any(_layout(each) != _layout(first) for each in others):
             continue
-        weight = torch.cat([each.weight.detach() for each in three])
         bias = None if first.bias is None else torch.cat([each.bias.detach() for each in three])
-        place = 0
+        joint, place = (torch.cat([each.weight.detach() for each in three]), bias), 0
         for name, each in zip(("query", "key", "value"), three, strict=True):
-            setattr(part, name, JoinedLinear((weight, bias), place, each.out_features))
+            setattr(part, name, JoinedLinear(joint, place, each.out_features))
             place += each.out_features
     return model
 
