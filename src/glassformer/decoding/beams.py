@@ -264,7 +264,8 @@ class Beams(Tables):
         chosen = torch.tensor(rows).to(self.tokens.device)
         some = [x.index_select(0, chosen) for x in (self.best_scores, self.best_places)]
         some += [x[:length].index_select(1, chosen) for x in (self.codes, self.each, self.totals, self.ranks)]
-        record = Record(*(x.cpu().numpy() for x in some), self.rules.width)
+        scores, places, codes, each, totals, ranks = (x.cpu().numpy() for x in some)
+        record = Record(scores, places, codes, each, totals, ranks, self.rules.width)
         return hypotheses(record, self.rules.limits.ends)
 
 

@@ -209,7 +209,7 @@ def _capture(
 
 def graph_of(step: Callable[[], None], pool: Any) -> Callable[[], None]:
     """Work that was done once as a graph, which takes memory from a pool."""
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream), reading_nothing():
         with _never_waiting():  # a capture that fails would leave PyTorch's random numbers unusable: so it is not begun
@@ -250,7 +250,7 @@ class Captured(Runner):
     @property
     def _free(self) -> int:
         """For how many more steps there are slots."""
-        return (self.bucket.sizes[1] - self.used) // self.beams
+        return int(self.bucket.sizes[1] - self.used) // self.beams
 
     def step(self) -> None:
         self.bucket.replay()
