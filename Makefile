@@ -8,7 +8,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools
-WEB := $(wildcard web/*.json web/*.ts web/src/* web/src/*/* web/src/*/*/*)
+WEB := $(wildcard web/*.json web/*.ts) $(shell find web/src -type f)
 BUILT := src/glassformer/looking/built/sources.sha256
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 

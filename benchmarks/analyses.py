@@ -2,17 +2,22 @@
 
 Of the translator that ships: the roles of its heads, what the logit lens says after each layer, what each part adds
 to a word, the gap of integrated gradients, how vectors of "bank" part from each other, rollout, the memory of recorded
-beam searches. Of a base model: the memory of a recording of everything. It takes some minutes.
+beam searches, the sizes of pages. Of a base model: the memory of a recording of everything. Of a tagger, which is
+trained if no run is named: how open the forget gates of its LSTM are. It takes some minutes.
 
     python benchmarks/analyses.py
     python benchmarks/analyses.py --only memory
+    python benchmarks/analyses.py --only gates --tags runs/tags
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +27,8 @@ from aligning import sentences
 from glassformer.looking import recording
 
 TEXT = "The woman saw the old man."
+PAGE = "The bank raised its interest rates."
+TAGGED = "the old fish can light the river"
 COUNT = 20  # sentences
 BANKS = ["He sat on the bank of the river.", "The bank is closed today.", "She works for a bank.", "I need money."]
 
@@ -113,6 +120,28 @@ def _most(run: Any, text: str, beam: int, forget: int) -> float:
     return float(most) / recording.GIGABYTE
 
 
+def pages(run: Any) -> dict[str, Any]:
+    """The megabytes of a page of `look` and of `trace.save_page`, and how many tokens were read and written."""
+    from glassformer.studio.saving import page_for
+
+    trace = run.look(PAGE)
+    with tempfile.TemporaryDirectory() as folder:
+        size = trace.save_page(Path(folder) / "look.html").stat().st_size
+    counts = [len(trace.tokens(stack)[0]) for stack in ("encoder", "written")]
+    return {"look": len(page_for(run, "en-de", PAGE, {}, {}).encode()) / 1e6, "save_page": size / 1e6, "tokens": counts}
+
+
+def gates(run: Any, tags: str | None = None) -> dict[str, float]:
+    """How open the forget gates of a trained tagger's LSTM are at each token, the mean of all units."""
+    with tempfile.TemporaryDirectory() as folder:
+        tagger: Any = gf.load(tags) if tags else gf.train("tags", Path(folder) / "tags")
+        found = gf.analyses.gates(tagger.look(TAGGED, keep="gates.*"))
+    mean = found.mean[found.gates.index("forget")].tolist()
+    return {
+        f"{place} {token}": round(value, 3) for place, (token, value) in enumerate(zip(found.tokens, mean, strict=True))
+    }
+
+
 MEASURED: dict[str, Callable[[Any], Any]] = {
     "heads": heads,
     "lens": lens,
@@ -121,6 +150,8 @@ MEASURED: dict[str, Callable[[Any], Any]] = {
     "banks": banks,
     "rollout": rolled,
     "memory": memory,
+    "pages": pages,
+    "gates": gates,
 }
 
 
@@ -128,10 +159,12 @@ def main() -> None:
     """Measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=MEASURED, help="measure this alone")
+    parser.add_argument("--tags", metavar="RUN", help="a run of the recipe tags, in place of training one")
     chosen = parser.parse_args()
     run, found = gf.load("en-de"), {}
+    measures: dict[str, Callable[[Any], Any]] = {**MEASURED, "gates": partial(gates, tags=chosen.tags)}
     for name in [chosen.only] if chosen.only else MEASURED:
-        found[name] = MEASURED[name](run)
+        found[name] = measures[name](run)
         print(f"{name:8} {json.dumps(found[name])}", flush=True)
     print(json.dumps(found))
 

@@ -58,6 +58,10 @@ class Batch:
         """With padding."""
         return self.source.numel() + self.target_out.numel()
 
+    def fitted(self, grid: Any) -> Batch:
+        """Its shape stays as it is."""
+        return self
+
     def pin(self) -> Batch:
         """It is there already."""
         return self

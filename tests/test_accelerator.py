@@ -9,11 +9,13 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 import glassformer as gf
+from glassformer.data.planning import Grid
 from glassformer.decoding import capturing
 from glassformer.decoding.largest import suits_groups
 from glassformer.decoding.limits import Scorer
@@ -22,6 +24,13 @@ from glassformer.parts import ALiBi, Mask, MultiHeadAttention, Rotary, attention
 from glassformer.parts.schemes import alibi, rotary
 from glassformer.parts.short_attention import suits
 from glassformer.parts.step_attention import step_attention, suits_step
+from glassformer.tasks.losses import IGNORED, consistent_loss, smoothed
+from glassformer.tasks.objective import Objective
+from glassformer.tasks.translation import PairBatch, translation_loss
+from glassformer.training.distribution import Distribution
+from glassformer.training.meter import Meter
+from glassformer.training.optimisers import optimiser
+from glassformer.training.stepping import CapturedSteps, Setting, Steps, on_own_stream
 
 with contextlib.suppress(ImportError):
     import pytest
@@ -284,6 +293,85 @@ def test_bad_tokens_are_a_sentence_before_they_are_a_device_assert() -> None:
     except gf.InputError as error:
         message = str(error)
     assert "vocabulary has the ids 0 to 59" in message
+
+
+def test_captured_steps_change_the_weights_as_others_do() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    sizes: dict[str, Any] = {"width": 64, "heads": 4, "layers": 1, "hidden": 128, "dropout": 0.0}
+    cases: tuple[tuple[str, Any, dict[str, Any]], ...] = (
+        ("adamw", gf.transformer, {}),
+        ("muon", gf.transformer, {"positions": rotary}),
+        ("adam", t5, {}),
+    )
+    for how, family, more in cases:
+        torch.manual_seed(0)
+        model: Any = family(60, **sizes, **more)
+        one, two = (stepping(copy.deepcopy(model), how, kind) for kind in (Steps, CapturedSteps))
+        with on_own_stream(torch.device("cuda")):
+            for step in range(12):
+                batch = pair_batch(step % 5)
+                one.begin()
+                one.add(batch, True)
+                two.add(batch.fitted(Grid(64)).pin(), True)
+                one.prepare(batch.targets)(1 / (step + 1))
+                two.prepare(batch.targets)(1 / (step + 1))
+            torch.cuda.synchronize()
+        assert len(two._graphs) > 1
+        start = dict(model.named_parameters())
+        for name, weight in one.setting.objective.model.named_parameters():
+            if name.endswith("key.bias"):  # whose gradient is nothing but rounding
+                continue
+            other, before = two.setting.objective.model.get_parameter(name), start[name].cuda()
+            apart = float((other - weight).norm() / (weight - before).norm())
+            assert apart < (0.1 if how == "muon" else 0.01), (how, name, apart)  # Muon computes in bf16
+
+
+def stepping(model: Any, how: str, kind: Any) -> Any:
+    model, device = model.cuda().train(), torch.device("cuda")
+    options: Any = SimpleNamespace(
+        optimiser=how, lr=1e-3, muon_lr=1e-2, betas=(0.9, 0.98), weight_decay=0.01, clip=1.0, precision="float32"
+    )
+    parameters, method = [*model.parameters()], optimiser(model, options)
+    objective = Objective(model, translation_loss, 0.1)
+    return kind(Setting(objective, parameters, method, Distribution(device), Meter(device), False, 1.0))
+
+
+def pair_batch(seed: int) -> PairBatch:
+    draw = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(2, 4 + 3 * seed, (2, 5), generator=draw).tolist()
+    sides = [gf.pad([torch.randint(3, 60, (n,), generator=draw).tolist() for n in each]) for each in lengths]
+    (source, source_mask), (target, target_mask) = sides
+    read = torch.cat((torch.ones(5, 1, dtype=torch.long), target[:, :-1]), dim=1)
+    counts = int(source_mask.sum()), int(target_mask.sum())
+    return PairBatch(source, source_mask, read, target, target_mask, torch.arange(5), *counts)
+
+
+def test_the_kernel_of_the_loss_equals_the_formula() -> None:
+    torch.manual_seed(0)
+    for dtype, near in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
+        for words, smoothing in ((50, 0.1), (5000, 0.0), (32000, 0.1)):
+            logits, right = (3 * torch.randn(70, words)).to(dtype), torch.randint(words, (70,))
+            right[::7] = IGNORED
+            wanted, slope = smoothed(logits.float(), right, smoothing)
+            total, got = smoothed(logits.cuda(), right.cuda(), smoothing)
+            torch.testing.assert_close(total.cpu(), wanted, rtol=1e-4 if dtype == torch.float32 else 1e-2, atol=1e-3)
+            torch.testing.assert_close(got.float().cpu(), slope, rtol=near, atol=near)
+
+
+def test_the_kernel_of_two_passes_equals_the_formula() -> None:
+    torch.manual_seed(0)
+    hidden, right = torch.randn(2, 40, 32), torch.randint(3000, (40,))
+    right[::7] = IGNORED
+    head = torch.nn.Linear(32, 3000)
+    mask, slopes, totals = torch.ones(1, 40, dtype=torch.bool), [], []
+    for device in ("cpu", "cuda"):
+        own, passes = copy.deepcopy(head).to(device), hidden.to(device).requires_grad_(True)
+        loss = consistent_loss(passes, right[None].to(device), mask.to(device), 40, own, 0.1, 3.0)
+        totals.append(loss.detach().cpu())
+        slopes.append(torch.autograd.grad(2 * loss, [passes, own.weight]))
+    torch.testing.assert_close(totals[1], totals[0], rtol=1e-4, atol=1e-3)
+    for got, wanted in zip(slopes[1], slopes[0], strict=True):
+        torch.testing.assert_close(got.cpu(), wanted, rtol=1e-3, atol=1e-4)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.experiments import EXPERIMENTS
+from glassformer.experiments.report import verdict
 
 GUIDE = Path(__file__).parent.parent / "docs" / "guide"
 PAGES = sorted(GUIDE.glob("*.md"))
@@ -20,6 +21,16 @@ def test_every_experiment_has_a_page_that_says_its_claim_and_shows_its_figure(na
     assert re.search(rf"!\[{name}\]\(figures/{name}\.(svg|png)\)", page)
     assert "```python" in page
     assert f"({name}.md)" in (GUIDE / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_page_and_the_table_of_the_guide_have_one_verdict(name: str) -> None:
+    page = (GUIDE / f"{name}.md").read_text(encoding="utf-8")
+    said = re.findall(r"^\*\*Does it hold\?\*\* (.*)$", page, flags=re.MULTILINE)
+    table = (GUIDE / "README.md").read_text(encoding="utf-8")
+    row = f"({name}.md) | {EXPERIMENTS[name].claim} | "
+    assert said in ([verdict(True)], [verdict(False)])
+    assert row + ("holds |" if said == [verdict(True)] else "does not hold |") in table
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

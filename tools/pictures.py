@@ -26,6 +26,10 @@ SENTENCES = ROOT / "tests" / "looking" / "alignments.tsv"
 TAGS = ROOT / "runs" / "tags"
 TEXT = "The woman saw the old man."
 BANKS = ["He sat on the bank.", "The bank is closed."]
+MORE_BANKS = ["He sat on the bank of the river.", "The bank is closed today.", "She works for a bank.", "I need money."]
+STREAM = ["encoder.embedding", "encoder.*.before", "encoder.*.after"]
+SHORT = "The woman is old."
+CROSSED = 6  # a sentence aligned by hand whose words cross
 TAGGED = "the old fish can light the river"
 
 
@@ -47,18 +51,50 @@ def distance() -> Figure:
     return gf.analyses.distance(trace, "encoder.self").figure("Distance of encoder self-attention (tokens)")
 
 
-def errors() -> Figure:
-    """The alignment error rate of each head, over the sentences that were aligned by hand."""
+@cache
+def by_hand() -> tuple[list[gf.Trace], list[gf.analyses.Gold]]:
+    """The sentences that were aligned by hand, forced through the translator, and their links."""
     rows = [line.split("\t") for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
     traces = [gf.analyses.forced_trace(run(), source, target, "decoder.*.cross") for source, target, _ in rows]
-    gold = [gf.analyses.Gold.read(links) for *_, links in rows]
-    return gf.analyses.alignment_errors(traces, gold, row="read").figure("Error rate at the step that reads the word")
+    return traces, [gf.analyses.Gold.read(links) for *_, links in rows]
+
+
+def errors() -> Figure:
+    """The alignment error rate of each head, over the sentences that were aligned by hand."""
+    return gf.analyses.alignment_errors(*by_hand(), row="read").figure("Error rate at the step that reads the word")
+
+
+def links() -> Figure:
+    """One of these sentences, aligned by the head that errs least."""
+    best = gf.analyses.alignment_errors(*by_hand(), row="read").lowest
+    return gf.analyses.alignment(by_hand()[0][CROSSED], *best, row="read").figure()
 
 
 def additions() -> Figure:
-    """What each part of the decoder adds, relative to the stream."""
-    found = gf.analyses.additions(run().look(TEXT), "decoder")
-    return found.ratio.figure("What each part adds to the stream, |o| / |x|")
+    """What each part of the decoder adds to the stream: how much, and which way."""
+    return gf.analyses.additions(run().look(TEXT), "decoder").figure()
+
+
+def gradient() -> Figure:
+    """Input times gradient, of all words of a short sentence."""
+    return gf.analyses.input_x_gradient(run(), SHORT).words().figure()
+
+
+def integrated() -> Figure:
+    """Integrated gradients of the same."""
+    return gf.analyses.integrated_gradients(run(), SHORT).words().figure()
+
+
+def neighbours() -> Figure:
+    """The tokens nearest to "bank", layer by layer."""
+    traces = [run().look(text, keep=STREAM) for text in MORE_BANKS]
+    return gf.analyses.neighbours(traces, text=0, token=4, top=4).figure()
+
+
+def order() -> Figure:
+    """What the order is worth by distance."""
+    (scheme,) = gf.analyses.position_schemes(run(), "encoder", length=64)
+    return scheme.figure()
 
 
 def pca() -> Figure:
@@ -68,18 +104,19 @@ def pca() -> Figure:
 
 def static() -> Figure:
     """How far each token is from its own embedding, layer by layer."""
-    return gf.analyses.static_similarity(_banks()[0]).figure("Cosine with the token's own embedding")
+    trace = run().look(MORE_BANKS[0], keep=STREAM)
+    return gf.analyses.static_similarity(trace).figure("Cosine with the token's own embedding")
 
 
 def cka() -> Figure:
     """How alike the layers of the encoder are, over all sentences that were aligned by hand."""
     texts = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
-    keep = ["encoder.embedding", "encoder.*.before", "encoder.*.after"]
-    return gf.analyses.cka([run().look(text, keep=keep) for text in texts]).figure("Linear CKA of the encoder's layers")
+    traces = [run().look(text, keep=STREAM) for text in texts]
+    return gf.analyses.cka(traces).figure("Linear CKA of the encoder's layers")
 
 
 def _banks() -> list[gf.Trace]:
-    return [run().look(text, keep=["encoder.embedding", "encoder.*.before", "encoder.*.after"]) for text in BANKS]
+    return [run().look(text, keep=STREAM) for text in BANKS]
 
 
 def gates() -> Figure:
@@ -92,9 +129,9 @@ def memory() -> Figure:
     return gf.analyses.memory(gf.load(TAGS).look(TAGGED)).figure()
 
 
-FIGURES: dict[str, Callable[[], Figure]] = {
-    each.__name__: each for each in (entropy, distance, errors, additions, pca, static, cka, gates, memory)
-}
+MADE = (entropy, distance, errors, links, additions, gradient, integrated, neighbours, order, pca, static, cka, gates,
+        memory)  # fmt: skip
+FIGURES: dict[str, Callable[[], Figure]] = {each.__name__: each for each in MADE}
 
 
 def induction() -> None:

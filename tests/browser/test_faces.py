@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+import glassformer as gf
 import labels
 from every_task import MADE, EveryTask
+from glassformer.decoding import Sampler
 from glassformer.looking import analyses
 from glassformer.looking.cells import cell_points
-from glassformer.looking.plots.choosing import name
+from glassformer.looking.plots.choosing import name as name_of
 from glassformer.looking.points import points
 
 from .serving import served, visited
@@ -106,6 +109,55 @@ def test_language_models_go_on(browser: Browser, studio: str, every_task: EveryT
         assert bars(page, ".readout section:nth-child(2)")[0][1] == digits(float(likely.max()))
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_language_models_take_another_word(
+    browser: Browser, studio: str, every_task: EveryTask, name: str, tmp_path: Path
+) -> None:
+    run: Any = every_task(name)
+    text = "the old cat"
+    with visited(browser, at(studio, name, text, view="decode")) as page:
+        trace = run.look(text, length=20)
+        scores = run.steps(text, trace).scores
+        tokens = page.get_by_role("group", name="tokens of the output").locator("button")
+        expect(tokens).to_have_count(len(scores))
+        expect(page.get_by_role("group", name="tokens of the source").locator("button")).to_have_count(
+            len(run.read(text))
+        )
+        page.get_by_label("Temperature").fill("2")
+        likely, ids = Sampler(2.0).likely(scores)
+        shown = page.locator(".candidates .value").first.inner_text()
+        assert float(shown) == pytest.approx(float(likely[0, 0]), abs=0.006)
+        button = page.locator(".candidates li button").first  # what is written is none, nor is a special token
+        spelled = [name_of(each) for each in run.target.vocabulary]
+        other = next(each for each in ids[0].tolist() if spelled[each] == button.inner_text())
+        button.click()
+        forced = run.look(text, length=20, prefix=[other])
+        expect(page.locator(".output bdi")).to_have_text(" ".join(forced.output.split()))
+        expect(page.locator(".chip", has_text="begins with")).to_be_visible()
+        page.get_by_role("button", name="Read & write").click()
+        expect(page.locator(".parts mark")).to_have_text(" ".join(forced.output.split()))
+        page.get_by_role("button", name=re.compile("begins with")).click()
+        expect(page.locator(".parts mark")).to_have_text(" ".join(trace.output.split()))
+        page.get_by_role("button", name="Decoding").click()
+        page.get_by_role("button", name="Draw an output").click()
+        drawn = run.look(text, length=20, sampler=Sampler(2.0, seed=1))
+        expect(page.locator(".output bdi")).to_have_text(" ".join(drawn.output.split()))
+        page.get_by_role("button", name="drawn, seed 1").click()
+        page.get_by_role("group", name="tokens of the source").locator("button").nth(1).click()
+        expect(page.get_by_role("button", name=re.compile("step 1 reads “.+” alone"))).to_be_visible()
+        with gf.intervene(run) as edit:
+            edit.attend("decoder.*.self", key=1, query=len(run.read(text)) - 1)
+            by_hand = run.look(text, length=20).output
+        expect(page.locator(".output bdi")).to_have_text(" ".join(by_hand.split()))
+        page.get_by_role("button", name="Share").click()
+        with page.expect_download() as taken:
+            page.get_by_role("menuitem", name="Save as one file").click()
+        taken.value.save_as(tmp_path / "saved.html")
+    with visited(browser, (tmp_path / "saved.html").as_uri()) as page:
+        expect(page.locator(".output bdi")).to_have_text(" ".join(by_hand.split()))
+        expect(page.locator(".candidates li")).not_to_have_count(0)
+
+
 def test_each_word_of_a_caption_looks_at_patches(
     browser: Browser, studio: str, every_task: EveryTask, tmp_path: Path
 ) -> None:
@@ -116,11 +168,13 @@ def test_each_word_of_a_caption_looks_at_patches(
     with visited(browser, at(studio, "captioning")) as page:
         page.get_by_label("image file").set_input_files(file)
         words = page.get_by_role("group", name="words of the caption").get_by_role("button")
-        rows = [name(each) for each in trace.axes("decoder.0.cross")["token"]]
+        rows = [name_of(each) for each in trace.axes("decoder.0.cross")["token"]]
         expect(words).to_have_text(rows)
         words.nth(1).click()
         weights = trace["decoder.0.cross"][0].mean(dim=0)[1, 1:]  # (N)
         expect(page.locator(".numbers strong")).to_have_text(digits(float(weights.max())))
+        page.get_by_role("button", name="Decoding").click()
+        expect(page.get_by_role("group", name="tokens of the output").locator("button")).to_have_text(rows)
 
 
 def test_an_image_is_dropped_and_its_patches_look(

@@ -200,4 +200,6 @@ def test_the_widget_is_drawn_by_a_host_of_anywidgets_and_taken_away_again(opened
 def test_the_scripts_are_small_and_so_is_the_page(file: Path) -> None:
     for each in ("page", "widget"):
         assert len(gzip.compress((script(each) or "").encode())) <= 200_000
+    studio = (script("studio") or "") + (script("studio", "css") or "")
+    assert len(gzip.compress(studio.encode())) <= 200_000
     assert file.stat().st_size <= 500_000

@@ -139,7 +139,7 @@ def test_decoding_step_by_step(opened: Open, studio: str, run: Translator, tmp_p
     expect(page.locator("h2").first).to_have_text(f"Step 2 of {len(trace['logits'][0])}")
 
     # Sliders act on the stored log-probabilities by the rules of the library.
-    scores = run.allowed(TEXT, trace)
+    scores = run.steps(TEXT, trace).scores
     for temperature, top_k, top_p in ((1.0, None, None), (2.0, None, 0.8), (0.5, 20, 0.95)):
         set_slider(page, "Temperature", temperature)
         set_slider(page, "Top k", 11 if top_k is None else 5)

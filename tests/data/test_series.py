@@ -37,6 +37,14 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) ->
         read(file, columns=["laod"])
 
 
+def test_a_file_that_is_no_table_is_refused_in_printable_words(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"\x01\x02," + b"y" * 500 + b"\n1,2\n")
+    with pytest.raises(DataError, match="it has ") as caught:
+        read(tmp_path / "t.csv", columns=["load"])
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300 + len(str(tmp_path))
+
+
 def test_gaps_in_time_are_filled_and_long_ones_cut(tmp_path: Path) -> None:
     hours = [0, 1, 2, 5, 6, 7, 20, 21]
     file = written(tmp_path / "t.csv", ("when", "x"), [(f"2026-01-01 {hour:02}:00", hour) for hour in hours])

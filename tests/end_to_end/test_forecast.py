@@ -49,11 +49,34 @@ def test_objects_tables_and_pictures(run: Path, data: Path, command: Command, tm
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_series_whose_names_end_alike_are_all_forecast(command: Command, tmp_path: Path) -> None:
+    rows = [(site, at, each) for site in ("House (1)", "House (2)") for at, each in enumerate(waves(80))]
+    data = written(tmp_path / "houses.csv", ("site", "hour", "heat"), rows)
+    source = {"train": str(data), "columns": ["heat"], "time": "hour", "series": "site"}
+    gf.train(forecasting(tmp_path, source=source), tmp_path / "run")
+    said = command("forecast", "--run", tmp_path / "run", data)
+    assert (said.code, said.err) == (0, "")
+    assert [line.split("\t")[0] for line in said.out.splitlines()] == ["House (1)"] * 4 + ["House (2)"] * 4
+
+
+def test_after_a_gap_in_time_the_last_piece_is_continued(run: Path, command: Command, tmp_path: Path) -> None:
+    rows = [(at + 1000 * (at >= 40), each, 2 * each) for at, each in enumerate(waves(60))]
+    data = written(tmp_path / "gap.csv", ("hour", "heat", "load"), rows)
+    said = command("forecast", "--run", run, data)
+    assert (said.code, said.err) == (0, "")
+    assert [line.split("\t")[0] for line in said.out.splitlines()] == ["1060", "1061", "1062", "1063"]
+
+
+def test_the_help_names_what_is_given(command: Command) -> None:
+    assert "[CSV]..." in command("forecast", "--help").out
+    assert "[IMAGE]..." in command("caption", "--help").out
+
+
 def test_what_is_wrong_is_said_in_a_sentence(run: Path, data: Path, command: Command, tmp_path: Path) -> None:
     short = written(tmp_path / "short.csv", ("hour", "heat", "load"), [(0, 1, 2)])
     other = written(tmp_path / "other.csv", ("hour", "heta", "load"), [(0, 1, 2)] * 20)
     bad = written(tmp_path / "bad.csv", ("hour", "heat", "load"), [(at, "x", 2) for at in range(20)])
-    complains(command("forecast", "--run", run, short), 2, "short has 1 steps: this run reads 16")
+    complains(command("forecast", "--run", run, short), 2, "short has 1 step: this run reads 16")
     complains(command("forecast", "--run", run, other), 2, "has no column 'heat': did you mean 'heta'?")
     complains(command("forecast", "--run", run, bad), 2, "bad.csv:2: heat is 'x', which is no number")
     complains(

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib import font_manager
 
 import captions
 import glassformer as gf
 import labels
 import questions
 import stories
+from glassformer.looking import fonts
 from glassformer.looking.answer import unpacked
 from glassformer.recipe import make_recipe
 from glassformer.tasks.translation import Translator
@@ -128,6 +130,26 @@ def test_what_cannot_be_shown_is_a_sentence(
     command: Command, trained: Translator, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     complains(command("look", "--run", trained.path or "", *arguments), 2, *words)
+
+
+def test_a_model_that_ships_is_called_by_its_name(command: Command) -> None:
+    answer = command("look", "--run", "en-de", "Hello.", "--what", "gates")
+    complains(answer, 2, "glassformer: en-de has nothing to show of gates: it has attention, heads")
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_letters_that_no_font_has_are_told(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    own = [each for each in font_manager.fontManager.ttflist if each.name.startswith("DejaVu")]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+    fonts._beside.cache_clear()
+    try:
+        answer = command("look", "Hello, 日本.", "--out", tmp_path / f"x.{ending}")
+    finally:
+        fonts._beside.cache_clear()
+    assert (answer.code, (tmp_path / f"x.{ending}").is_file()) == (0, True)
+    assert "no installed font has the letters 日 本, which are drawn as boxes" in answer.err
 
 
 def test_a_text_of_two_thousand_tokens(command: Command, trained: Translator, tmp_path: Path) -> None:

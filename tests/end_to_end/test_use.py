@@ -196,8 +196,10 @@ def test_evaluation_as_json_is_what_sacrebleu_says(trained: Translator, command:
 
 def test_evaluation_on_a_file_of_ones_own(trained: Translator, command: Command, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text("a b\ta b\nc\tc\nd e\tx y\n", encoding="utf-8")
-    answer = command("evaluate", "--run", trained.path, "--data", tmp_path / "mine.tsv", "--beam", "2")
+    run = shutil.copytree(trained.path or "", tmp_path / "run", ignore=shutil.ignore_patterns("*.png"))
+    answer = command("evaluate", "--run", run, "--data", tmp_path / "mine.tsv", "--beam", "2")
     assert answer.code == 0
+    assert not list(run.glob("*.png"))  # pictures in the folder are of the run's own examples
     assert answer.out.startswith("3 pairs\nexact match  66.67%  [0.00%, 100.00%]\nBLEU ")
     assert "nrefs:1|case:mixed|eff:yes|tok:13a|smooth:exp|version:" in answer.out  # no target has four words
     assert "perplexity " in answer.out

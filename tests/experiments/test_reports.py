@@ -3,7 +3,10 @@
 import csv
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from matplotlib.figure import Figure
 from glassformer.cli.app import main
 from glassformer.errors import InputError, TrainingError
 from glassformer.experiments import EXPERIMENTS, Experiment, Finding, find, report
+from glassformer.experiments.finding import Spread
 
 FILES = {"figure.png", "figure.svg", "data.csv", "report.md", "finding.json"}
 FINDING = Finding(
@@ -55,7 +59,15 @@ def test_the_same_finding_is_the_same_file(tmp_path: Path) -> None:
 
 def test_a_claim_that_does_not_hold_is_said_not_to(tmp_path: Path) -> None:
     report.write(COUNTING, replace(FINDING, holds=False), 0, tmp_path)
-    assert "Not as the notes say" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "does not hold as the notes say" in (tmp_path / "report.md").read_text(encoding="utf-8")
+
+
+def test_several_seeds_are_said_and_their_range_is_written(tmp_path: Path) -> None:
+    finding = replace(FINDING, seeds=[3, 4, 5], facts={"counted": Spread([1.0, 2.0, 6.0])})
+    result = report.write(COUNTING, finding, 1, tmp_path)
+    assert result.facts == {"counted": 3.0, "counted, lowest": 1.0, "counted, highest": 6.0}
+    assert report.read(tmp_path) == result
+    assert "3 times, with the seeds 3, 4 and 5." in (tmp_path / "report.md").read_text(encoding="utf-8")
 
 
 def test_what_fails_halfway_is_not_taken_for_done(tmp_path: Path) -> None:
@@ -165,3 +177,18 @@ def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == [*EXPERIMENTS]
     assert all(find(name).claim.endswith(".") for name in EXPERIMENTS)
+
+
+def test_to_list_experiments_does_not_import_torch() -> None:
+    script = (
+        "import sys; from glassformer.experiments import EXPERIMENTS; "
+        "assert len(EXPERIMENTS) >= 15; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)  # noqa: S603
+
+
+def test_every_experiment_has_a_place_of_its_own_in_the_story() -> None:
+    modules = [import_module(f"glassformer.experiments.{name.replace('-', '_')}") for name in EXPERIMENTS]
+    orders = [module.ORDER for module in modules]
+    assert orders == sorted({*orders})
+    assert [module.CLAIM for module in modules] == [each.claim for each in EXPERIMENTS.values()]

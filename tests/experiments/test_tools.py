@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from glassformer.experiments.batches import counting, repeating
-from glassformer.experiments.charts import MARKER, bars, lines, panels
-from glassformer.experiments.finding import Rows, silent
+from glassformer.experiments.charts import MARKER, bands, bars, lines, panels
+from glassformer.experiments.finding import Rows, Spread, silent
 from glassformer.experiments.small import language_model
 from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, ORANGE
@@ -74,3 +74,24 @@ def test_bars_stand_beside_each_other_in_their_groups() -> None:
     centres = [bar.get_x() + bar.get_width() / 2 for bar in standing.patches]
     assert centres == pytest.approx([-0.2, 0.8, 0.2, 1.2])
     assert [text.get_text() for text in standing.texts] == ["1", "2", "3", "4"]
+
+
+def test_bands_reach_from_the_lowest_to_the_highest_seed() -> None:
+    rows = Rows({"model": "a", "x": x, "y": y, "seed": seed} for x in (1, 2) for seed, y in enumerate((1.0, 2.0, 6.0)))
+    assert rows.spreads("y", by="x") == {1: Spread([1, 2, 6]), 2: Spread([1, 2, 6])}
+    _, axes = panels(1, 4, 3)
+    bands(axes, rows, "x", "y", "model", {"a": BLUE, "b": ORANGE}, scale=10)
+    (line,) = axes.lines
+    assert line.get_xydata().tolist() == [[1, 30], [2, 30]]
+    (band,) = axes.collections
+    heights = {*band.get_paths()[0].vertices[:, 1].tolist()}
+    assert heights == {10, 60}
+
+
+def test_bars_of_several_seeds_have_whiskers() -> None:
+    _, axes = panels(1, 4, 3)
+    bars(axes, ["one"], {"a": [Spread([1, 2, 6])]}, {"a": BLUE})
+    (bar,) = axes.patches
+    assert bar.get_height() == 3
+    (whisker,) = axes.containers[0].lines[2]
+    assert whisker.get_segments()[0][:, 1].tolist() == [1, 6]

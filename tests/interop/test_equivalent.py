@@ -11,7 +11,7 @@ import glassformer as gf
 from glassformer import interop
 from glassformer.errors import ConfigurationError
 from glassformer.models import transformer
-from glassformer.parts import PostNorm, RMSNorm, gelu, relu
+from glassformer.parts import PostNorm, RMSNorm, cosine_similarity, gelu, relu
 from glassformer.parts.schemes import rotary
 from glassformer.runs import export_run
 from tiny import IDLE, recipe
@@ -47,6 +47,7 @@ def test_a_post_norm_transformer_is_a_marian(
         ({"dropout": 0.1}, r'residual = "pre" .* train one with model.residual = "post", or with the family bart'),
         (POST | {"norm": RMSNorm}, r'norm = "rms" .* model.norm = "layer"'),
         (POST | {"positions": rotary}, r'positions = "rotary" .* model.positions = "sinusoidal"'),
+        (POST | {"similarity": cosine_similarity}, r'similarity = "cosine" .* model.similarity = "scaled_dot"'),
         (POST | {"gated": True}, r"gated = true .* model.gated = false"),
         (POST | {"tie_output": False}, r"tie_output = false .* model.tie_output = true"),
     ],

@@ -29,9 +29,23 @@ def test_a_letter_that_no_font_has_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         fonts._beside.cache_clear()
 
 
+def test_a_font_of_boxes_has_no_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """matplotlib's own "Last Resort" has a box for each letter: it would be found before any real font."""
+    fonts._beside.cache_clear()
+    own = [each for each in font_manager.fontManager.ttflist if each.name.startswith("Last Resort")]
+    assert own, "matplotlib brings it along"
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+    try:
+        assert missing(["日本"]).startswith("no installed font has the letters 日 本, which are drawn as boxes")
+        assert families(["日本"]) == [FIRST]
+    finally:
+        fonts._beside.cache_clear()
+
+
 def test_a_font_that_has_a_letter_is_used_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     fonts._beside.cache_clear()
-    with_all = [each for each in font_manager.fontManager.ttflist if each.name == "DejaVu Sans Mono"][:1]
+    installed = font_manager.fontManager.ttflist  # in any order, with oblique ones among them
+    with_all = [each for each in installed if each.name == "DejaVu Sans Mono" and each.style == "normal"][:1]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", with_all)
     monkeypatch.setattr(fonts, "_known", lambda file, letters: letters if "Mono" in file else frozenset())
     try:

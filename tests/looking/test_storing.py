@@ -115,6 +115,7 @@ def without(path: Path, *keys: str, **more: Any) -> str:
     ("damage", "sentence"),
     [
         (lambda path: path.unlink(), "there is no such file"),
+        (lambda path: (path.unlink(), path.mkdir()), "is a folder: name the file of a trace"),
         (lambda path: path.write_bytes(b""), "is no trace: expected a file that trace.save"),
         (
             lambda path: path.write_text("hello, this is no trace at all"),

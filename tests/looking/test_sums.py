@@ -13,6 +13,7 @@ from glassformer.errors import InputError
 from glassformer.looking.sums import PROBABILITIES, Sum, sum_of
 from glassformer.looking.sums.steps import FUNCTIONS, Step
 from glassformer.looking.trace import Trace
+from glassformer.parts import cosine_similarity
 
 from .families import FAMILIES
 
@@ -77,6 +78,19 @@ def test_rotated_queries_and_biased_scores_show_what_is_really_multiplied() -> N
     ahead = attention.positions.bucket(torch.tensor(3))
     assert names["bias"] == pytest.approx(float(attention.positions.weight.detach()[ahead, 2]), abs=1e-7)
     assert names["q · k"] == pytest.approx(score.steps[0].value)  # T5 divides by nothing
+
+
+def test_a_cosine_is_written_out_from_its_projection_on() -> None:
+    model = gf.transformer(30, 8, 2, 1, 12, similarity=cosine_similarity).eval()
+    tokens = torch.tensor([[5, 6, 7]])
+    with gf.record(model) as trace, torch.inference_mode():
+        model(tokens, tokens)
+    unit = sum_of(model, trace, "encoder.0.self.queries", token=1, at=2, head=1)
+    assert [step.name for step in unit.steps][1:] == ["|x|²", "unit length"]
+    check(unit)
+    score = sum_of(model, trace, "encoder.0.self.scores", token=1, at=2, head=1)
+    assert [step.name for step in score.steps] == ["q · k"]  # of vectors of length 1: that is the cosine
+    check(score)
 
 
 def test_a_masked_key_has_no_term() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import InputError
+from glassformer.looking.packing import pack
+from glassformer.looking.sharpest import sharpest
 from glassformer.looking.trace import Description, Trace
 
 from .families import FAMILIES, KEEP, SOURCE, TARGET, same, translator
@@ -102,6 +105,20 @@ def test_xarray(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.values.shape == (4, 4, 5)
 
 
+def test_the_libraries_take_every_point(trace: Trace) -> None:
+    """Where they are installed, which Glassformer does not need."""
+    pandas, xarray = pytest.importorskip("pandas"), pytest.importorskip("xarray")
+    for name in trace.names:
+        table, array = trace.pandas(name), trace.xarray(name)
+        assert isinstance(table, pandas.DataFrame)
+        assert isinstance(array, xarray.DataArray)
+        assert table["value"].to_numpy().tolist() == array.values.reshape(-1).tolist()
+    weights = trace.xarray("decoder.1.cross").sel(head=3)
+    assert weights.coords["key_text"].values.tolist() == TEXTS["encoder"][0]
+    rows = trace.pandas("decoder.1.cross").query("head == 3 and token_text == 'end' and key_text == '.'")
+    assert rows["value"].item() == float(weights[-1, -1])
+
+
 @pytest.mark.parametrize("name", ["pandas", "xarray"])
 def test_a_library_that_is_missing_is_named(trace: Trace, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
@@ -113,6 +130,25 @@ def test_a_sentence_that_does_not_exist(trace: Trace, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=dict))
     with pytest.raises(InputError, match=r"^there is no sentence 2: the trace has 2$"):
         trace.pandas("logits", 2)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda trace: trace.words(2),
+        lambda trace: trace.plot.attention(sentence=2),
+        lambda trace: trace.plot.attention(0, 0, sentence=-1),
+        lambda trace: trace.plot.heads(sentence=2),
+        lambda trace: trace.plot.alignment(sentence=2),
+        lambda trace: trace.plot.embeddings(sentence=2),
+        lambda trace: trace.plot.gates(sentence=2),
+        lambda trace: sharpest(trace, sentence=2),
+        lambda trace: pack(trace, sentence=2),
+    ],
+)
+def test_so_is_one_that_is_to_be_merged_or_drawn(trace: Trace, use: Callable[[Trace], Any]) -> None:
+    with pytest.raises(InputError, match=r"there is no sentence (2|-1): the trace has 2"):
+        use(trace)
 
 
 def test_pieces_of_words_are_summed_over_keys_and_averaged_over_tokens(trace: Trace) -> None:

@@ -18,12 +18,15 @@ from glassformer.parts import (
     MultiHeadAttention,
     RMSNorm,
     Rotary,
+    Similarity,
     attention,
     causal,
+    cosine_similarity,
     dot_similarity,
     fused_attention,
     padding,
     scaled_dot_similarity,
+    simple_self_attention,
 )
 
 from .helpers import SCHEMES, randomise, same, seeds
@@ -54,10 +57,50 @@ def test_mask_bias_and_scale_by_hand() -> None:
     same(weights, torch.tensor([[1.0, 0.0], [later, 1 - later]]))
 
 
-def test_two_similarities_by_hand() -> None:
+def test_three_similarities_by_hand() -> None:
     query, key = torch.tensor([[3.0, 4.0]]), torch.tensor([[4.0, 3.0], [0.0, -2.0]])
     same(dot_similarity(query, key), torch.tensor([[24.0, -8.0]]))
     same(scaled_dot_similarity(query, key), torch.tensor([[24 / math.sqrt(2), -8 / math.sqrt(2)]]))
+    same(cosine_similarity(query, key), torch.tensor([[24 / 25, -8 / 10]]))
+    same(cosine_similarity(0 * query, key), torch.zeros(1, 2))  # no direction, no similarity
+
+
+def test_attention_without_parameters_by_hand() -> None:
+    x = torch.tensor([[3.0, 4.0], [4.0, 3.0]])
+    taken, weights = simple_self_attention(x, cosine_similarity)
+    high = math.exp(1) / (math.exp(1) + math.exp(24 / 25))
+    same(weights, torch.tensor([[high, 1 - high], [1 - high, high]]))
+    same(taken, weights @ x)
+    first, masked = simple_self_attention(x, dot_similarity, causal())
+    same(first[0], x[0])
+    same(masked[1], (x @ x.T)[1].softmax(dim=-1))
+    same(simple_self_attention(x)[0], attention(x, x, x)[0])
+
+
+@pytest.mark.parametrize("similarity", [dot_similarity, scaled_dot_similarity, cosine_similarity])
+@pytest.mark.parametrize("scheme", [None, Rotary])
+def test_a_similarity_is_a_part_in_the_same_place(similarity: Similarity, scheme: type[Rotary] | None) -> None:
+    part = MultiHeadAttention(8, 2, similarity=similarity, positions=None if scheme is None else scheme(4))
+    randomise(part)
+    x = torch.randn(2, 5, 8)
+    query, key, value = (m(x).view(2, 5, 2, 4).transpose(1, 2) for m in (part.query, part.key, part.value))
+    if part.positions is not None:
+        query, key = part.positions.rotate(query, None), part.positions.rotate(key, None)
+    weights = similarity(query, key).masked_fill(~torch.ones(5, 5).tril().bool(), -torch.inf).softmax(dim=-1)
+    same(part(x, mask=causal()), part.output((weights @ value).transpose(1, 2).flatten(2)), 1e-5)
+    with record(nn.ModuleDict({"attention": part})) as trace:
+        part(x, mask=causal())
+    same(trace["attention.weights"], weights, 1e-5)
+    cache = Cache()
+    steps = [part(x[:, at : at + 1], cache=cache, position=at) for at in range(5)]
+    same(torch.cat(steps, dim=1), part(x, mask=causal()), 1e-5)
+
+
+def test_a_norm_of_queries_comes_before_that_of_the_similarity() -> None:
+    part = MultiHeadAttention(8, 2, query_norm=RMSNorm(4), similarity=cosine_similarity)
+    same(part.query_norm(torch.randn(1, 2, 3, 4)).norm(dim=-1), torch.ones(1, 2, 3))
+    assert isinstance(MultiHeadAttention(8, 2, query_norm=RMSNorm(4)).query_norm, RMSNorm)
+    assert MultiHeadAttention(8, 2, similarity=cosine_similarity, scale=7.0).scale == 7
 
 
 def twins(bias: bool, memory_width: int | None = None) -> tuple[MultiHeadAttention, nn.MultiheadAttention]:

@@ -37,7 +37,7 @@ COPY = {"source": {"kind": "copy"}}
         ({"train": {"clip": False}}, "train.clip is False: input should be a valid number"),
         ({"train": {"warmup": True}}, "train.warmup is True: input should be a valid integer"),
         ({"train": {"betas": [0.9, True]}}, "train.betas.1 is True: input should be a valid number"),
-        ({"train": {"compile": "yes"}}, "train.compile is 'yes': input should be a valid boolean"),
+        ({"train": {"compile": "yes"}}, "train.compile is 'yes': input should be 'auto', True or False"),
         ({"data": {"strict": 1}}, "data.strict is 1: input should be a valid boolean"),
         ({"data": {"max_ratio": True}}, "data.max_ratio is True: input should be a valid number"),
         ({"decode": {"length_penalty": "1"}}, "decode.length_penalty is '1': input should be a valid number"),

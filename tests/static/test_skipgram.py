@@ -39,6 +39,16 @@ def test_gensim_finds_them_too() -> None:
     assert sum(right) >= 22  # of 24
 
 
+def test_a_word_of_two_senses_is_tilted_towards_the_more_frequent_one() -> None:
+    (fruit, phones, *_), draw = GROUPS, random.Random(1)
+    sentences = [[draw.choice(phones if number % 2 else fruit) for _ in range(6)] for number in range(1500)]
+    for number, sentence in enumerate(sentences):
+        if draw.random() < (0.05 if number % 2 else 0.45):  # nine of ten times it is a fruit
+            sentence.insert(3, "apple")
+    near = {each.word: each.similarity for each in skip_gram(sentences, Settings(width=16, window=3)).near("apple", 12)}
+    assert sum(near[word] for word in fruit) > 2 * sum(near[word] for word in phones)
+
+
 def test_the_same_seed_gives_the_same_vectors_and_another_does_not() -> None:
     some, settings = planted(50), Settings(width=4, epochs=1, least=1)
     before = torch.get_rng_state()

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+import glassformer as gf
 import labels
 from every_task import MADE, EveryTask
+from glassformer.decoding import Sampler
 from glassformer.looking import analyses
 from glassformer.looking.cells import cell_points
 from glassformer.looking.points import points
@@ -57,6 +59,57 @@ def test_a_language_model_writes_as_much_as_is_asked(everyone: TestClient, every
         assert found["output"] == written
         (kind,) = found["readings"]["pieces"]
         assert len(found["candidates"]) == len(kind["rows"])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_a_language_model_decodes_step_by_step(everyone: TestClient, every_task: EveryTask, name: str) -> None:
+    run: Any = every_task(name)
+    text = "the old cat"
+    found = ask(everyone, "decode", name, text=text, length=4)
+    written = run.generate([text], length=4)[0]
+    ended = [run.special.end] if written.finished else []
+    assert found.header["output"] == written.text.removeprefix(text)
+    assert found.header["tokens"] == [*written.ids, *ended]
+    assert sum(found.header["log_probabilities"]) == pytest.approx(written.log_probability, abs=1e-3)
+    assert found.header["source"][found.header["first"]].endswith("cat")
+    other = int(found.arrays["tokens"][0, 1])  # the second likeliest is written instead
+    forced = ask(everyone, "decode", name, text=text, length=4, prefix=[other]).header
+    read = ask(everyone, "read", name, text=text, length=4, prefix=[other]).header
+    assert (forced["tokens"][0], forced["forced"]) == (other, 1)
+    assert read["output"] == forced["output"] != found.header["output"]
+    assert read["begins"] == found.header["first"]
+    drawn = ask(everyone, "decode", name, text=text, length=4, draw={"temperature": 3, "seed": 5}).header
+    assert drawn["output"] == run.look(text, length=4, sampler=Sampler(3.0, seed=5)).output
+    searched = ask(everyone, "decode", name, text=text, length=4, beam=3)
+    (tree,) = run.look(text, length=4, beam=3).beams
+    assert searched.arrays["node token"].tolist() == [node.token for node in tree.nodes]
+    assert searched.header["output"] == run.generate([text], length=4, beam=3)[0].text.removeprefix(text)
+
+
+def test_a_language_model_reads_what_is_set_by_hand(everyone: TestClient, every_task: EveryTask) -> None:
+    text, run = "the old cat", every_task("gpt2")
+    hand = {"step": ask(everyone, "read", "gpt2", text=text).header["begins"], "key": 1}
+    found = ask(everyone, "read", "gpt2", text=text, length=3, attend=hand)
+    weights = found.arrays["pieces decoder.self"] / 65535
+    np.testing.assert_allclose(weights[:, hand["step"], 1], 1.0)
+    with gf.intervene(run) as edit:
+        edit.attend("decoder.*.self", key=1, query=hand["step"])
+        assert run.look(text, length=3).output == found.header["output"]  # type: ignore[call-arg]
+
+
+def test_where_nothing_is_written_there_is_nothing_to_decode(everyone: TestClient) -> None:
+    refused = everyone.post("/api/ask/decode", json={"run": "gpt2", "options": {"text": "the cat", "length": 0}})
+    assert (refused.status_code, refused.json()["error"][:22]) == (400, "0 tokens are to be wri")
+
+
+def test_a_caption_is_decoded_step_by_step(everyone: TestClient, every_task: EveryTask) -> None:
+    run: Any = every_task("captioning")
+    image = ask(everyone, "about", "captioning").header["examples"][0]
+    found = ask(everyone, "decode", "captioning", text=image)
+    assert found.header["output"] == run.look(run.from_page(image)).output
+    other = int(found.arrays["tokens"][0, 1])
+    forced = ask(everyone, "decode", "captioning", text=image, prefix=[other]).header
+    assert forced["tokens"][0] == other
 
 
 def test_an_image_is_shown_as_the_model_sees_it(everyone: TestClient, every_task: EveryTask) -> None:

@@ -109,12 +109,37 @@ def test_the_log_probabilities_of_steps_are_those_that_a_sampler_draws_from(clie
     assert drawn.header["output"] == again.output
 
 
+def test_an_output_that_was_cut_short_has_no_end(trained: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Translator, "limits", property(lambda self: self.limits_of(2, self.special.start)))
+    found = decode.decode(trained, decode.Decode(text="a b c d e", beam=1)).header
+    assert found["tokens"] == trained.target.encode("a b")
+    assert len(found["texts"]) == len(found["log_probabilities"]) == 2
+
+
 def test_the_tree_is_that_of_the_search(client: TestClient, trained: Translator) -> None:
     found = ask(client, "decode", "copy", text="a b c d", beam=3, length_penalty=0.5)
     (tree,) = trained.look("a b c d", beam=3, length_penalty=0.5).beams
     assert found.arrays["node parent"].tolist() == [node.parent for node in tree.nodes]
     np.testing.assert_allclose(found.arrays["node score"], [node.score for node in tree.nodes], rtol=1e-5)
     assert {decode.FATES[node.fate] for node in tree.nodes} == set(found.arrays["node fate"].tolist())
+
+
+LONG = (
+    "Where is the old station, and when does the next train to the sea leave on Sunday mornings in the summer, if you "
+    "know that by heart?"
+)
+
+
+def test_a_page_of_30_tokens_with_all_views_is_small_enough_to_be_sent(client: TestClient) -> None:
+    of_text = {"read": {}, "effects": {}, "decode": {}, "inside": {}, "layers": {}, "embeddings": {"stack": "decoder"}}
+    asked = [(view, {"text": LONG, **more}) for view, more in of_text.items()]
+    asked += [("about", {}), ("vocabulary", {}), ("positions", {"stack": "decoder"})]
+    asked += [("embeddings", {"text": LONG, "stack": "encoder"}), ("positions", {"stack": "encoder"})]
+    wanted = [{"view": view, "run": "en-de", "options": options} for view, options in asked]
+    page = client.post("/api/save", json={"asked": wanted, "state": ""})
+    assert page.status_code == 200
+    assert len(ask(client, "decode", "en-de", text=LONG).header["source"]) >= 30
+    assert len(page.content) <= 5_000_000
 
 
 def test_attention_can_be_set_by_hand_for_one_step(client: TestClient, trained: Translator) -> None:

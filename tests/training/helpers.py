@@ -37,6 +37,9 @@ class FakeBatch:
     def padded_tokens(self) -> int:
         return self.source.numel() + self.target_out.numel()
 
+    def fitted(self, grid: object) -> FakeBatch:
+        return self
+
     def pin(self) -> FakeBatch:
         return self
 

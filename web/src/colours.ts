@@ -27,16 +27,20 @@ function resolved(element: HTMLElement, name: string): number[] {
   return (colour.match(/[\d.]+/g) ?? []).slice(0, 3).map(Number);
 }
 
+let reused: ImageData | null = null; // the pixels of the last picture: most have the same size
+
 // Weights (T, S) on a canvas, a pixel each; `mirrored`: the first column is on the right.
 export function paint(canvas: HTMLCanvasElement, weights: Float32Array, width: number, table: Table, mirrored: boolean) {
   const height = weights.length / width;
-  canvas.width = width;
-  canvas.height = height;
-  const image = new ImageData(width, height);
-  const pixels = new Uint32Array(image.data.buffer);
-  weights.forEach((weight, place) => {
-    const row = Math.floor(place / width);
-    pixels[mirrored ? row * width + (width - 1 - (place - row * width)) : place] = table[Math.round(weight * (STEPS - 1))]!;
-  });
-  canvas.getContext("2d")!.putImageData(image, 0, 0);
+  if (canvas.width !== width) canvas.width = width; // which takes time, and clears it
+  if (canvas.height !== height) canvas.height = height;
+  if (reused?.width !== width || reused.height !== height) reused = new ImageData(width, height);
+  const pixels = new Uint32Array(reused.data.buffer);
+  const [last, step] = mirrored ? [width - 1, -1] : [0, 1];
+  for (let row = 0, place = 0; row < height; row++) {
+    for (let column = 0, at = row * width + last; column < width; column++, at += step) {
+      pixels[at] = table[(weights[place++]! * (STEPS - 1) + 0.5) | 0]!;
+    }
+  }
+  canvas.getContext("2d")!.putImageData(reused, 0, 0);
 }

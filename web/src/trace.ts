@@ -45,6 +45,7 @@ export interface Trace {
   candidates: Candidate[][]; // of each step
   words: Record<string, number[][]>; // by stack, the pieces of each word
   window?: { start: number; length: number; tokens: number } | null; // what is shown of a long text
+  begins?: number; // the place whose candidates are those of the first token that the model chose
   cut?: number | null; // so many tokens are read of a text that has more
 }
 

@@ -25,6 +25,7 @@ from glassformer.looking.view import Choice, View
 from glassformer.looking.views import VIEWS, fitting, view_of
 from glassformer.runs import load
 from glassformer.runs.looks import read_looks
+from glassformer.runs.shipping import shipped
 from glassformer.tasks.showing import one_line
 from glassformer.writing import write_text
 
@@ -146,7 +147,10 @@ def show_trace(path: Path, asked: Asked) -> None:
 
 
 def _name(run: Any) -> str:
-    return str(run.path or "this run")
+    """How a sentence calls a run: one that ships by its name, not by where it is installed."""
+    if run.path is None:
+        return "this run"
+    return next((name for name, model in shipped().items() if model.folder == run.path), str(run.path))
 
 
 def _show(view: View, thing: Any, choice: Choice, asked: Asked) -> None:
@@ -161,7 +165,7 @@ def _show(view: View, thing: Any, choice: Choice, asked: Asked) -> None:
         out.print(picture, soft_wrap=True)
         return
     export(asked.file, view, thing, choice, title_of(thing))
-    if asked.ending in (".png", ".pdf") and (sentence := missing(_texts(thing))):
+    if asked.ending in PICTURES and (sentence := missing(_texts(thing))):
         notice(sentence)
     say(f"{asked.file} is written.")
 

@@ -84,6 +84,14 @@ Texts = Annotated[
     list[str] | None,
     typer.Argument(metavar="TEXT", help="texts; none: the lines of --file, or of standard input"),
 ]
+Images = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="IMAGE", help="image files; none: the lines of --file, or of standard input, name them"),
+]
+Tables = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="CSV", help="CSV files; none: the lines of --file, or of standard input, name them"),
+]
 TextFiles = Annotated[
     list[str] | None,
     typer.Option(

@@ -122,11 +122,13 @@ def _shared(
     """The options that all commands have which read texts."""
 
 
-def reads_texts(verb: str, name: str | None = None, description: str | None = None) -> Callable[[Make], Make]:
+def reads_texts(
+    verb: str, name: str | None = None, description: str | None = None, given: Any = Texts
+) -> Callable[[Make], Make]:
     """Register a command that reads texts, under its verb or another name, with its docstring or another description.
 
-    The function gets a run that can do what the verb says, and options of its own. The command takes these options,
-    and those that all such commands have.
+    `given` is the argument, for commands whose items are files. The function gets a run that can do what the verb says,
+    and options of its own. The command takes these options, and those that all such commands have.
     """
 
     def register(make: Make) -> Make:
@@ -142,7 +144,7 @@ def reads_texts(verb: str, name: str | None = None, description: str | None = No
             make(loaded, **given).answer(items, as_json)
 
         first, *others = shared.values()
-        parameters = [first, *own, *others]
+        parameters = [first.replace(annotation=given), *own, *others]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         command.__doc__ = make.__doc__

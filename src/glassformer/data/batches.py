@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.planning import Examples, Plan, make_plan
+from glassformer.data.planning import Examples, Grid, Plan, make_plan
 from glassformer.errors import InputError
 
 Batch = TypeVar("Batch")
@@ -35,6 +35,7 @@ class Batches(Generic[Batch]):
 
     Iterating gives the batches of the current epoch that are left; `for_rank` gives a rank its part of them and of the
     epochs to come. `epoch` and `position` say which batch comes next. Without `shuffle`, pairs come sorted by length.
+    With a `grid`, pairs that have the same shape on it come together.
     """
 
     def __init__(
@@ -44,10 +45,11 @@ class Batches(Generic[Batch]):
         collate: Collate[Batch],
         seed: int,
         shuffle: bool = True,
+        grid: Grid | None = None,
     ) -> None:
         if not len(pairs.lengths):
             raise InputError("there are no examples to make batches of")
-        self.pairs, self.batch_tokens, self.seed, self.shuffle = pairs, batch_tokens, seed, shuffle
+        self.pairs, self.batch_tokens, self.seed, self.shuffle, self.grid = pairs, batch_tokens, seed, shuffle, grid
         self.epoch = self.position = 0
         self._collate = collate
         self._planned: tuple[int, Plan] | None = None
@@ -71,14 +73,10 @@ class Batches(Generic[Batch]):
 
         Epochs hold the same tokens in a few batches more or less; beyond the first hundred, in as many on average.
         """
-
-        def planned(epoch: int) -> Plan:
-            return make_plan(self.pairs, self.batch_tokens, self.seed, epoch, self.shuffle)
-
         epochs, before_last = divmod(tokens - 1, int(self.pairs.lengths.sum(dtype=np.int64)))
-        taken = [len(planned(epoch)) for epoch in range(min(epochs, LOOKED))]
+        taken = [len(self._planned_for(epoch)) for epoch in range(min(epochs, LOOKED))]
         whole = sum(taken) if epochs <= LOOKED else round(sum(taken) / LOOKED * epochs)
-        last = int(np.searchsorted(planned(epochs).tokens(self.pairs.lengths), before_last + 1))
+        last = int(np.searchsorted(self._planned_for(epochs).tokens(self.pairs.lengths), before_last + 1))
         return -(-(whole + last) // batches)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -105,8 +103,11 @@ class Batches(Generic[Batch]):
     def _plan(self) -> Plan:
         if self._planned is None or self._planned[0] != self.epoch:
             self._planned = None  # the old plan goes before the new one comes
-            self._planned = (self.epoch, make_plan(self.pairs, self.batch_tokens, self.seed, self.epoch, self.shuffle))
+            self._planned = (self.epoch, self._planned_for(self.epoch))
         return self._planned[1]
+
+    def _planned_for(self, epoch: int) -> Plan:
+        return make_plan(self.pairs, self.batch_tokens, self.seed, epoch, self.shuffle, self.grid)
 
     def state_dict(self) -> dict[str, int]:
         """Where it stands: plain numbers, good for any number of ranks."""

@@ -20,6 +20,27 @@ LITTLE = 0.01  # padding that is not worth thinking about: large corpora have no
 STEP = 0.25  # the price of a batch, in full batches of one side: padding that saves less is not worth another
 
 
+@dataclass(frozen=True)
+class Grid:
+    """The few shapes that batches have where every new shape takes time to prepare: on a GPU.
+
+    Lengths are multiples of `multiple`; the rows are a quarter, a half, three quarters or all of what fits.
+    """
+
+    batch_tokens: int
+    multiple: int = 4
+
+    def lengths(self, lengths: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Lengths rounded up, unless a row would then not fit into a batch."""
+        rounded = -(-lengths // self.multiple) * self.multiple
+        return np.where(rounded > self.batch_tokens, lengths, rounded)
+
+    def rows(self, rows: int, longest: int) -> int:
+        """Rows of this length, rounded up."""
+        quarter = -(-max(self.batch_tokens // max(longest, 1), rows) // 4)
+        return -(-rows // quarter) * quarter
+
+
 class Examples(Protocol):
     """What is known of examples before they are read: how long each is, on both sides, (N, 2)."""
 
@@ -49,7 +70,9 @@ class Plan:
         return np.concatenate(([0], np.cumsum(each)))[self.cuts]
 
 
-def make_plan(pairs: Examples, batch_tokens: int, seed: int, epoch: int, shuffle: bool) -> Plan:
+def make_plan(
+    pairs: Examples, batch_tokens: int, seed: int, epoch: int, shuffle: bool, grid: Grid | None = None
+) -> Plan:
     """The batches of an epoch: shuffle all, sort by length within pools, cut into batches, shuffle the batches."""
     rng = np.random.default_rng([seed % 2**64, epoch])
     order = np.arange(len(pairs.lengths), dtype=np.int32)
@@ -59,6 +82,7 @@ def make_plan(pairs: Examples, batch_tokens: int, seed: int, epoch: int, shuffle
     for first in range(0, len(order), POOL):
         pool = order[first : first + POOL]
         lengths = pairs.lengths[pool] + np.array([0, 1], np.int32)  # the end is a target's last token
+        lengths = lengths if grid is None else grid.lengths(lengths)
         arranged = arrange(lengths)
         pool[:] = pool[arranged]
         counts.append(divide(lengths[arranged], batch_tokens))

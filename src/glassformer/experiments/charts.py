@@ -11,9 +11,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from glassformer.experiments.finding import Rows
+from glassformer.experiments.finding import Rows, Spread
 from glassformer.looking.style import COLOURS, GREY, MARKERS
 
+WHISKER = {"ecolor": "0.3", "elinewidth": 1.2, "capsize": 2}
 MARKER = {**dict(zip(COLOURS, MARKERS, strict=True)), GREY: "o"}
 
 
@@ -37,6 +38,22 @@ def lines(
             line(axes, own.column(x), [scale * value for value in own.column(y)], colour, name, **style)
 
 
+def band(axes: Axes, x: Sequence[float], y: Sequence[Spread], colour: str, label: str, **style: Any) -> None:
+    """A line through the means, in a band from the lowest to the highest of all seeds."""
+    line(axes, x, y, colour, label, **style)
+    axes.fill_between(x, [each.low for each in y], [each.high for each in y], color=colour, alpha=0.2, linewidth=0)
+
+
+def bands(
+    axes: Axes, rows: Rows, x: str, y: str, by: str, colours: Mapping[str, str], scale: float = 1, **style: Any
+) -> None:
+    """As `lines`, of rows of several seeds: those with the same `by` and the same `x` are one point of a band."""
+    for name, colour in colours.items():
+        if own := rows.where(**{by: name}).spreads(y, by=x):
+            scaled = [Spread(scale * value for value in each.values) for each in own.values()]
+            band(axes, [*own], scaled, colour, name, **style)
+
+
 def bars(
     axes: Axes,
     groups: Sequence[Any],
@@ -47,12 +64,16 @@ def bars(
 ) -> None:
     """Groups of bars: in each group one bar for each name, with its value in this format, if there is one.
 
-    Bars that are `lying` go from the first group at the top to the last.
+    A bar of several seeds has a whisker from the lowest to the highest. Bars that are `lying` go from the first group
+    at the top to the last.
     """
     thick = 0.8 / len(values)
     for number, (name, lengths) in enumerate(values.items()):
         places = [group + (number - (len(values) - 1) / 2) * thick for group in range(len(groups))]
-        drawn = (axes.barh if lying else axes.bar)(places, lengths, 0.95 * thick, color=colours[name], label=name)
+        ranges = [(each - each.low, each.high - each) for each in lengths if isinstance(each, Spread)]
+        way: Any = {f"{'x' if lying else 'y'}err": [*zip(*ranges, strict=True)], "error_kw": WHISKER} if ranges else {}
+        style = {"color": colours[name], "label": name, **way}
+        drawn = (axes.barh if lying else axes.bar)(places, lengths, 0.95 * thick, **style)
         if form:
             axes.bar_label(drawn, fmt=form)
     if lying:

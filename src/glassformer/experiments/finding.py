@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row = dict[str, Any]  # words and numbers, by column
 Progress = Callable[[str, int, int | None], None]  # what is being done, how much of it is done, of how much
+
+
+class Spread(float):
+    """What several seeds give: a number, their mean, that knows the lowest and the highest of them."""
+
+    values: tuple[float, ...]
+
+    def __new__(cls, values: Iterable[float]) -> Self:
+        """The mean of some values."""
+        values = tuple(map(float, values))  # also of spreads
+        made = super().__new__(cls, fmean(values))
+        made.values = values
+        return made
+
+    def __getnewargs__(self) -> tuple[tuple[float, ...]]:  # type: ignore[override]  # for pickle and copy
+        return (self.values,)
+
+    @property
+    def low(self) -> float:
+        """The lowest."""
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        """The highest."""
+        return max(self.values)
+
+    def __format__(self, form: str) -> str:
+        """The mean, and the range in brackets where that is not the same number: 97% (95% to 99%)."""
+        mean, low, high = (format(each, form) for each in (float(self), self.low, self.high))
+        return mean if low == high else f"{mean} ({low} to {high})"
 
 
 class Rows(list[Row]):
@@ -30,6 +62,14 @@ class Rows(list[Row]):
         key = itemgetter(by) if isinstance(by, str) else itemgetter(*by)
         return {key(row): row[column] for row in self}
 
+    def spreads(self, column: str, by: str | tuple[str, ...]) -> dict[Any, Spread]:
+        """Mean and range of a column in the rows that have the same values in others; as a rule they differ in seed."""
+        key = itemgetter(by) if isinstance(by, str) else itemgetter(*by)
+        groups: dict[Any, list[float]] = {}
+        for row in self:
+            groups.setdefault(key(row), []).append(row[column])
+        return {group: Spread(values) for group, values in groups.items()}
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -37,10 +77,11 @@ class Finding:
 
     method: str  # what was done, so that a reader can do it again
     measured: str  # the result, in a sentence or two with their numbers
-    holds: bool  # whether the claim is true of these numbers
-    facts: dict[str, float]  # the numbers that the verdict rests on, by name
+    holds: bool  # whether the claim is true of these numbers: every part of the sentence, at every seed
+    facts: dict[str, float]  # the numbers that the verdict rests on, by name; a `Spread` where there are several seeds
     rows: Sequence[Row]  # every point of the figure, for data.csv
     draw: Callable[[], Figure]
+    seeds: Sequence[int] = ()  # of the repetitions, where there are several; rows have a column `seed`
 
 
 def silent(name: str, done: int, total: int | None) -> None:

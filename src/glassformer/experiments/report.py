@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from io import StringIO
@@ -17,7 +17,7 @@ from typing import Literal
 
 from glassformer.errors import Stopped, TrainingError
 from glassformer.experiments import EXPERIMENTS, Experiment, Finding
-from glassformer.experiments.finding import Row
+from glassformer.experiments.finding import Row, Spread
 from glassformer.looking.style import chart_style, save
 from glassformer.writing import make_folder, write_json, write_text
 
@@ -41,7 +41,8 @@ class Result:
     measured: str
     holds: bool
     seed: int
-    facts: dict[str, float]
+    seeds: list[int]  # of the repetitions, if there are several
+    facts: dict[str, float]  # of several seeds the mean, and the lowest and the highest under names of their own
 
 
 def write(experiment: Experiment, finding: Finding, seed: int, folder: Path) -> Result:
@@ -54,9 +55,20 @@ def write(experiment: Experiment, finding: Finding, seed: int, folder: Path) -> 
             save(figure, folder / f"figure.{kind}")
     write_text(folder / "data.csv", table(finding.rows))
     write_text(folder / "report.md", page(experiment, finding, seed))
-    result = Result(experiment.name, experiment.claim, finding.measured, finding.holds, seed, finding.facts)
+    words = (experiment.name, experiment.claim, finding.measured, finding.holds)
+    result = Result(*words, seed, [*finding.seeds], _flat(finding.facts))
     write_json(folder / LAST, asdict(result))
     return result
+
+
+def _flat(facts: Mapping[str, float]) -> dict[str, float]:
+    """Facts as plain numbers."""
+    flat: dict[str, float] = {}
+    for name, fact in facts.items():
+        flat[name] = float(fact)
+        if isinstance(fact, Spread):
+            flat |= {f"{name}, lowest": fact.low, f"{name}, highest": fact.high}
+    return flat
 
 
 def read(folder: Path) -> Result | None:
@@ -79,7 +91,7 @@ def page(experiment: Experiment, finding: Finding, seed: int) -> str:
 
 ![{experiment.name}](figure.svg)
 
-**What was done.** {finding.method}
+**What was done.** {finding.method}{_repeated(finding.seeds)}
 
 Every point of the figure is in [data.csv](data.csv). To do it again:
 
@@ -87,9 +99,20 @@ Every point of the figure is in [data.csv](data.csv). To do it again:
 """
 
 
+def _repeated(seeds: Sequence[int]) -> str:
+    """What a page says of several seeds."""
+    if not seeds:
+        return ""
+    *first, last = map(str, seeds)
+    return (
+        f" It was done {len(seeds)} times, with the seeds {', '.join(first)} and {last}. Numbers are means, with "
+        "the lowest and the highest in brackets; bands and whiskers of the figure reach from the lowest to the highest."
+    )
+
+
 def verdict(holds: bool) -> str:
     """Whether a claim holds, in words."""
-    return "Yes." if holds else "Not as the notes say: read what was measured instead."
+    return "Yes." if holds else "It does not hold as the notes say it: read what was measured instead."
 
 
 def table(rows: Sequence[Row]) -> str:

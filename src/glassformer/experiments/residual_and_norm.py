@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from glassformer.errors import TrainingError
 from glassformer.experiments.batches import COUNTED, MODULUS, counting
-from glassformer.experiments.charts import legend_below, lines, log_ticks, mark_level, panels
-from glassformer.experiments.finding import Finding, Rows
+from glassformer.experiments.charts import bands, legend_below, log_ticks, mark_level, panels
+from glassformer.experiments.finding import Finding, Row, Rows
 from glassformer.experiments.measures import mean_loss
 from glassformer.experiments.small import Small, blocks_of
-from glassformer.experiments.trial import Trial
+from glassformer.experiments.trial import Trial, told_rates
 from glassformer.looking.style import BLACK, BLUE, GREEN, ORANGE, PINK
 from glassformer.models import DecoderOnly
 from glassformer.parts.norms import LayerNorm, PostNorm, PreNorm, Residual
@@ -30,10 +30,16 @@ from glassformer.parts.schemes import learned
 from glassformer.tasks.gathering import TokenBatch, token_loss
 from glassformer.tasks.objective import Objective
 
-WIDTH, RATE = 32, 5e-3
-LARGE = 2.0  # times as large as it should be
+CLAIM = "Depth without residual connections or norms does not train."
+ORDER = 100  # in the story
+
+WIDTH, RATES = 32, (2e-3, 8e-3)
+TRAINED, FAILED = 0.5, 0.9  # of the loss of guessing: below, it trains; above, it does not
 WORST = 10.0  # nats: what is lost beyond that is not worth a picture
 GUESS = math.log(MODULUS)  # the loss of somebody who knows nothing
+
+
+Setting = tuple[str, int, float]  # variant, depth, and how many times as large its matrices begin
 
 
 class NoResidual(PostNorm):
@@ -57,66 +63,65 @@ VARIANTS: dict[str, tuple[Residual, Callable[[int], nn.Module]]] = {
     "neither": (NoResidual, no_norm),
 }
 PRE, POST, RESIDUAL, NORM, NEITHER = VARIANTS
+LARGER = (PRE, RESIDUAL)  # which also begin from larger matrices
 COLOURS = {PRE: BLUE, POST: GREEN, RESIDUAL: PINK, NORM: ORANGE, NEITHER: BLACK}
 
 
 def run(
     trial: Trial,
-    steps: int = 100,
-    depths: Sequence[int] = (1, 2, 4, 8),
-    gains: Sequence[float] = (1.5, 2.0, 4.0),
+    steps: int = 160,
+    depths: Sequence[int] = (1, 6),
+    gains: Sequence[float] = (3.0,),
     new: int = 500,
 ) -> Finding:
     """The same training at several depths with and without each; then with and without norms from larger numbers."""
-    rows = Rows()
     deep = max(depths)
-    trials = [("depth", depth, 1.0, name) for depth in depths for name in VARIANTS]
-    trials += [("gain", deep, gain, name) for name in (PRE, RESIDUAL) for gain in gains]
-    for part, depth, gain, name in trials:
-        model = trial.begin(_model, name, depth, gain)
-        if (part, depth) == ("depth", deep):
-            lengths = enumerate(_gradients(model, trial.new(counting)), start=1)
-            rows += [{"part": "gradient", "variant": name, "block": n, "gradient": length} for n, length in lengths]
-        told = f"{depth} blocks, {name}" if part == "depth" else f"{gain:g} times as large, {name}"
-        loss = _trained(trial, told, model, steps, new)
-        rows.append({"part": part, "variant": name, "depth": depth, "gain": gain, "loss": loss})
-    losses = Rows(row for row in rows if "loss" in row).values("loss", by=("variant", "depth", "gain"))
-    first = rows.where(block=1).values("gradient", by="variant")
+    settings = [(name, depth, 1.0) for depth in depths for name in VARIANTS]
+    settings += [(name, deep, gain) for name in LARGER for gain in gains]
+    tuned = trial.tuned("training", partial(_trained, steps=steps, new=new), settings, RATES)
+    rows = Rows(row | {"rate": each.rate} for each in tuned.values() for row in each.results)
+    for each in trial.seeds():
+        for name in VARIANTS:
+            lengths = enumerate(_gradients(each.begin(_model, name, deep, 1.0), each.new(counting)), start=1)
+            row = {"part": "gradient", "seed": each.seed, "variant": name}
+            rows += [{**row, "block": block, "gradient": length} for block, length in lengths]
+    losses = rows.where(part="loss").spreads("loss", by=("variant", "depth", "gain"))
+    first = rows.where(block=1).spreads("gradient", by="variant")
+    keys = {PRE: "pre", POST: "post", RESIDUAL: "residual_only", NORM: "norm_only", NEITHER: "neither"}
     facts: dict[str, float] = {
-        "pre": losses[PRE, deep, 1.0],
-        "post": losses[POST, deep, 1.0],
-        "residual_only": losses[RESIDUAL, deep, 1.0],
-        "norm_only": losses[NORM, deep, 1.0],
-        "neither": losses[NEITHER, deep, 1.0],
-        "neither_shallow": losses[NEITHER, min(depths), 1.0],
-        "pre_from_large": losses[PRE, deep, LARGE],
-        "residual_only_from_large": losses[RESIDUAL, deep, LARGE],
-        "first_gradient_pre": first[PRE],
-        "first_gradient_neither": first[NEITHER],
+        **{key: losses[name, deep, 1.0] for name, key in keys.items()},
+        **{f"{key}_shallow": losses[name, min(depths), 1.0] for name, key in keys.items()},
+        **{f"{key}_from_{gain:g}": losses[n, deep, gain] for n, key in keys.items() for gain in gains if n in LARGER},
+        **{f"first_gradient_{key}": first[name] for name, key in keys.items()},
+    }
+    fails = {name: losses[name, deep, 1.0].low > FAILED * GUESS for name in VARIANTS}
+    trains = {name: losses[name, deep, 1.0].high < TRAINED * GUESS for name in VARIANTS}
+    from_large = {
+        name: ", ".join(f"{losses[name, deep, gain]:.2f} from {gain:g} times as large" for gain in gains)
+        for name in LARGER
     }
     return Finding(
-        method=f"Decoders of {', '.join(map(str, depths))} blocks learned for {steps} steps to go on with sequences "
-        f"that count up by a constant modulo {MODULUS}, at the rate {RATE:g} and from the same initialisation; the "
+        method=f"Decoders of {' and '.join(map(str, depths))} blocks learned for {steps} steps to go on with sequences "
+        f"that count up by a constant modulo {MODULUS}, from the same initialisation, each {told_rates(RATES)}; the "
         f"loss is that of {new} new sequences, at most {WORST:g}. At {deep} blocks, residuals with and without norms "
-        f"also began with matrices {' and '.join(f'{gain:g}' for gain in gains)} times as large. "
-        "The gradient is that of the loss by each block's parameters before the first step.",
-        measured=f"With {deep} blocks the loss falls to {facts['pre']:.2f} nats with residuals and norms before each "
-        f"part, from {GUESS:.2f} of guessing; without residuals it stays at {facts['norm_only']:.2f} with norms and at "
-        f"{facts['neither']:.2f} without, though one block alone without either reaches "
-        f"{facts['neither_shallow']:.2f}. The gradient that arrives at the first block is "
-        f"{facts['first_gradient_pre']:.1g} with both and {facts['first_gradient_neither']:.1g} with neither. "
-        f"Residuals alone, without norms, reach {facts['residual_only']:.2f} as long as the matrices begin at the "
-        f"right size; begun {LARGE:g} times as large, they end at {facts['residual_only_from_large']:.1f} or more, "
-        f"worse than guessing, where residuals and norms reach {facts['pre_from_large']:.2f}. With the norm after the "
-        f"sum (post-norm), {steps} steps with a short warm-up reach {facts['post']:.2f}.",
-        holds=facts["pre"] < facts["norm_only"] - 0.05
-        and min(facts["norm_only"], facts["neither"]) > 0.95 * GUESS
-        and facts["residual_only_from_large"] > GUESS
-        and facts["pre_from_large"] < 0.5 * GUESS
-        and facts["first_gradient_neither"] < facts["first_gradient_pre"] / 1e3,
+        f"also began with matrices {' and '.join(f'{gain:g}' for gain in gains)} times as large. The gradient is that "
+        "of the loss by each block's parameters before the first step. A variant trains if its loss ends below "
+        f"{TRAINED:.0%} of that of guessing at every seed, and does not if it stays above {FAILED:.0%}.",
+        measured=f"With {deep} blocks, where guessing has a loss of {GUESS:.2f} nats, residuals and norms before each "
+        f"part reach {losses[PRE, deep, 1.0]:.2f}, and {losses[POST, deep, 1.0]:.2f} with the norm after the sum. "
+        f"Without residuals the loss is {losses[NORM, deep, 1.0]:.2f} with norms and {losses[NEITHER, deep, 1.0]:.2f} "
+        f"without (one block alone: {losses[NORM, min(depths), 1.0]:.2f} and "
+        f"{losses[NEITHER, min(depths), 1.0]:.2f}). Without norms, residuals alone reach "
+        f"{losses[RESIDUAL, deep, 1.0]:.2f}"
+        + (": depth trains without norms. " if trains[RESIDUAL] else ". ")
+        + f"Norms matter where matrices begin too large: {from_large[PRE]} with them, {from_large[RESIDUAL]} without. "
+        f"The gradient that arrives at the first block before training is {float(first[PRE]):.1g} with both and "
+        f"{float(first[NEITHER]):.1g} with neither.",
+        holds=trains[PRE] and all(fails[name] for name in (RESIDUAL, NORM, NEITHER)),
         facts=facts,
         rows=rows,
         draw=lambda: _draw(rows, depths),
+        seeds=[each.seed for each in trial.seeds()],
     )
 
 
@@ -131,14 +136,17 @@ def _model(variant: str, depth: int, gain: float) -> DecoderOnly:
     return model
 
 
-def _trained(trial: Trial, name: str, model: DecoderOnly, steps: int, new: int) -> float:
-    """The loss of some new sequences after training, at most `WORST`, also where it ended in numbers that are none."""
+def _trained(trial: Trial, setting: Setting, rate: float, steps: int, new: int) -> tuple[float, Row]:
+    """Losses after training, at most `WORST`, also where it ended in numbers that are none."""
+    name, depth, gain = setting
+    model = trial.begin(_model, name, depth, gain)
     try:
-        trial.learn(name, model, counting, token_loss, steps, RATE)
+        trial.learn("", model, counting, token_loss, steps, rate)
+        held, last = (mean_loss(model, draw(counting, count=new), token_loss) for draw in (trial.held_out, trial.new))
     except TrainingError:
-        return WORST
-    loss = mean_loss(model, counting(np.random.default_rng([trial.seed, 3]), new), token_loss)
-    return min(loss, WORST) if math.isfinite(loss) else WORST
+        held = last = WORST
+    loss = min(last, WORST) if math.isfinite(last) else WORST
+    return held, {"part": "loss", "seed": trial.seed, "variant": name, "depth": depth, "gain": gain, "loss": loss}
 
 
 def _gradients(model: DecoderOnly, batch: TokenBatch) -> list[float]:
@@ -152,11 +160,10 @@ def _gradients(model: DecoderOnly, batch: TokenBatch) -> list[float]:
 
 def _draw(rows: Rows, depths: Sequence[int]) -> Figure:
     figure, (depth, gradient, gain) = panels(3, 10.5, 4.2)
-    deep = max(depths)
-    lines(depth, rows.where(part="depth"), "depth", "loss", "variant", COLOURS)
-    lines(gradient, rows.where(part="gradient"), "block", "gradient", "variant", COLOURS)
-    enlarged = {name: COLOURS[name] for name in (PRE, RESIDUAL)}
-    lines(gain, rows.where(depth=deep), "gain", "loss", "variant", enlarged)
+    deep, losses = max(depths), rows.where(part="loss")
+    bands(depth, losses.where(gain=1.0), "depth", "loss", "variant", COLOURS)
+    bands(gradient, rows.where(part="gradient"), "block", "gradient", "variant", COLOURS)
+    bands(gain, losses.where(depth=deep), "gain", "loss", "variant", {name: COLOURS[name] for name in LARGER})
     for axes in (depth, gain):
         mark_level(axes, GUESS, "guessing")
         axes.set_ylabel("loss after training (nats)")

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 FIRST = "DejaVu Sans"  # comes with matplotlib: Latin, Greek, Cyrillic, Hebrew, Arabic, Armenian, Georgian
 GOOD = ("Noto Sans", "Source Han", "PingFang", "Hiragino", "Yu Gothic", "Microsoft", "WenQuanYi", "Nirmala", "Lohit")
+BOXES = "Last Resort"  # a font that comes with matplotlib and has a box for each letter of every script
 NAMED = 3  # letters in a sentence
 
 
@@ -45,7 +46,7 @@ def _beside(letters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
     manager = font_manager.fontManager
     left = letters - _known(font_manager.findfont(FIRST), letters)
     chosen: list[str] = []
-    fonts = [each for each in manager.ttflist if each.style == "normal" and each.name != "Last Resort"]
+    fonts = [each for each in manager.ttflist if each.style == "normal" and not each.name.startswith(BOXES)]
     for font in sorted(fonts, key=lambda each: (not each.name.startswith(GOOD), abs(int(each.weight) - 400))):
         if not left:
             break

@@ -53,6 +53,7 @@ def pack(trace: Trace, first: First | None = None, sentence: int = 0) -> bytes:
 
 def answer_of(trace: Trace, first: First | None = None, sentence: int = 0) -> Answer:
     """One sentence of a trace for the interactive view: its attention by pieces and by words, and the candidates."""
+    trace.check_sentence(sentence)
     _check_size(trace, sentence)
     return _answer(trace, first or First(), sentence, whole=True)
 

@@ -31,6 +31,7 @@ def sharpest(trace: Trace, kind: str | None = None, sentence: int = 0) -> Head:
     and of the largest weight in each column (each is looked at, so not all look at the same). The lower half of the
     layers is left out: heads there align the token written last, as the next is not known yet.
     """
+    trace.check_sentence(sentence)
     kind = kind or trace.shows
     weights = trace.attention(kind)[:, sentence]  # (L, H, T, S)
     layers, heads = weights.shape[:2]

@@ -81,6 +81,8 @@ def _in_order(path: Path) -> None:
 def load_trace(path: str | Path) -> Trace:
     """A trace from a file that `trace.save` wrote; it needs no model."""
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: name the file of a trace")
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     try:

@@ -229,11 +229,15 @@ class Trace:
         return xarray.DataArray(values, dims=list(labels), coords=coordinates, name=name)
 
     def _of_sentence(self, name: str, sentence: int) -> NDArray[Any]:
-        values = self.numpy(name)
-        if not 0 <= sentence < len(values):
-            raise InputError(f"there is no sentence {sentence}: the trace has {len(values)}")
-        found: NDArray[Any] = values[sentence]
+        self.check_sentence(sentence)
+        found: NDArray[Any] = self.numpy(name)[sentence]
         return found
+
+    def check_sentence(self, sentence: int) -> None:
+        """Refuse a sentence that the trace does not have."""
+        count = max((len(call) for name in self.names[:1] for call in self.calls(name)), default=0)
+        if self.names and not 0 <= sentence < count:
+            raise InputError(f"there is no sentence {sentence}: the trace has {count}")
 
     @property
     def plot(self) -> Plots:
@@ -275,6 +279,14 @@ class Trace:
         """The same with what a run says of it."""
         return Trace(self.kept, description, origin)
 
+    def with_beams(self, beams: Sequence[BeamTree]) -> Trace:
+        """The same with the trees of a search that found what was written, one for each sentence."""
+        if not beams:
+            return self
+        tensors = {name: self.calls(name) for name in self.names}
+        axes, heads = ({name: of(name) for name in tensors} for of in (self.kept.axes_of, self.kept.heads_of))
+        return Trace(Stored(tensors, axes, heads, beams), self.about, self.origin)  # type: ignore[arg-type]
+
     def words(self, sentence: int = 0) -> Trace:
         """One sentence with pieces of words merged: weights are summed over keys, all is averaged over tokens.
 
@@ -282,6 +294,7 @@ class Trace:
         """
         if not self.about.words:
             raise InputError("this trace does not know which tokens are words: make it by run.look(text)")
+        self.check_sentence(sentence)
         merged: dict[str, list[Tensor]] = {}
         for name in self.names:
             if MERGED.search(name) and "token" in self.kept.axes_of(name):

@@ -53,6 +53,7 @@ DESCRIPTIONS: dict[str, str] = {
     "residual": "where the norms stand: before each part (pre) or after the residual sum (post)",
     "scaled": "scale embeddings by the square root of the width; T5: scale what a tied head reads by its inverse",
     "segments": "number of segments that a text can have (first and second sentence)",
+    "similarity": "how attention compares queries with keys",
     "skip": "rows at the start of the table of positions that stay unused",
     "target_vocabulary": "number of target tokens",
     "tie_output": "the output head shares the embedding's table",

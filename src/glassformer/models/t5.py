@@ -19,6 +19,7 @@ from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.feedforward import Activation, Linear, gelu_tanh, relu
 from glassformer.parts.norms import Norm, PreNorm, Residual, RMSNorm, Scale
 from glassformer.parts.schemes import Positions, relative
+from glassformer.parts.similarity import dot_similarity
 
 BUCKETS, DISTANCE = 32, 128  # of relative positions in the paper
 ATTENTION_DROPOUT = f"{DESCRIPTIONS['attention_dropout']} (default: dropout)"
@@ -60,7 +61,7 @@ def t5(
     activation = activation or (gelu_tanh if gated else relu)
     rate = dropout if attention_dropout is None else attention_dropout
     blocks = BlockBuilder(width, heads, hidden, dropout, rate, key_value_heads, head_width, dropout, linear=linear)
-    blocks = replace(blocks, scale=1.0, attention_bias=False, feed_forward_bias=False)
+    blocks = replace(blocks, similarity=dot_similarity, attention_bias=False, feed_forward_bias=False)
     blocks = replace(blocks, residual=residual, norm=norm, epsilon=epsilon, activation=activation, gated=gated)
     sizes = blocks.sizes(length, buckets=buckets, distance=distance)
     both_ways, backwards = positions.attention(sizes, True), positions.attention(sizes, False)

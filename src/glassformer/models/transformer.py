@@ -21,6 +21,7 @@ from glassformer.parts.embeddings import Embedding, Head, TiedHead
 from glassformer.parts.feedforward import Activation, Linear, relu
 from glassformer.parts.norms import LayerNorm, Norm, PostNorm, PreNorm, Residual
 from glassformer.parts.schemes import Positions, sinusoidal
+from glassformer.parts.similarity import SimilarityKind, scaled_dot_similarity
 
 
 @family(answers=["target"])
@@ -41,6 +42,7 @@ def transformer(
     activation: Activation = relu,
     gated: bool = False,
     key_value_heads: int | None = None,
+    similarity: SimilarityKind = scaled_dot_similarity,
     linear: Linear = nn.Linear,
     attention_dropout: float = 0.0,
     tie_source: bool = True,
@@ -61,7 +63,7 @@ def transformer(
             f"{target_vocabulary} tokens; pass tie_source=False"
         )
     blocks = BlockBuilder(width, heads, hidden, dropout, attention_dropout, key_value_heads, linear=linear)
-    blocks = replace(blocks, residual=residual, norm=norm, activation=activation, gated=gated)
+    blocks = replace(blocks, residual=residual, norm=norm, activation=activation, gated=gated, similarity=similarity)
     sizes = blocks.sizes(length)
     order = positions.embedding(sizes)
 

@@ -7,9 +7,8 @@ from glassformer.parts.alignment import AdditiveScore, Alignment, Multiplicative
 from glassformer.parts.attention import (
     MultiHeadAttention,
     attention,
-    dot_similarity,
     fused_attention,
-    scaled_dot_similarity,
+    simple_self_attention,
 )
 from glassformer.parts.blocks import Decoder, DecoderBlock, Encoder, EncoderBlock
 from glassformer.parts.builder import BlockBuilder
@@ -27,4 +26,12 @@ from glassformer.parts.positions import ALiBi, Learned, NoPositions, RelativeBia
 from glassformer.parts.recurrent import GRU, LSTM, RNN, Cell, CellKind, Recurrent
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
 from glassformer.parts.schemes import Positions, Scheme, scheme_of
+from glassformer.parts.similarity import (
+    Similarity,
+    SimilarityKind,
+    UnitLength,
+    cosine_similarity,
+    dot_similarity,
+    scaled_dot_similarity,
+)
 from glassformer.parts.values import NumberHead, ValueEmbedding

@@ -25,17 +25,20 @@ from glassformer.parts.masks import Mask
 from glassformer.parts.observing import Axes, Observable, Observer, axes
 from glassformer.parts.positions import AttentionPositions, Position, as_tensor
 from glassformer.parts.short_attention import short_attention, suits
+from glassformer.parts.similarity import Similarity, scaled_dot_similarity
 from glassformer.parts.step_attention import step_attention, suits_step
 
 
-def dot_similarity(query: Tensor, key: Tensor) -> Tensor:
-    """q · k for every query and key, (…, T, S): grows with the vectors' lengths and with their width."""
-    return query @ key.transpose(-2, -1)
+def simple_self_attention(
+    x: Tensor, similarity: Similarity = scaled_dot_similarity, mask: Mask | None = None
+) -> tuple[Tensor, Tensor]:
+    """Self-attention without parameters: Q, K and V are the tokens (…, T, D) themselves.
 
-
-def scaled_dot_similarity(query: Tensor, key: Tensor) -> Tensor:
-    """q · k / √d for every query and key, (…, T, S): as the dot product, but its variance does not grow with d."""
-    return dot_similarity(query, key) / math.sqrt(query.shape[-1])
+    It gives the tokens in context (…, T, D), and the weights (…, T, T) with which each took in the others. Nothing in
+    it can be learned: `MultiHeadAttention` has the matrices that can.
+    """
+    weights = attention_weights(similarity(x, x), mask)
+    return attend(weights, x), weights
 
 
 def attention(
@@ -58,7 +61,7 @@ def attention(
 def attention_scores(query: Tensor, key: Tensor, bias: Tensor | None = None, scale: float | None = None) -> Tensor:
     """How well each key suits each query, (…, T, S), before the mask and the softmax."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = dot_similarity(query, _for_each_head(key, query)) * scale
+    scores = query @ _for_each_head(key, query).transpose(-2, -1) * scale
     return scores if bias is None else scores + bias
 
 
@@ -121,6 +124,7 @@ class MultiHeadAttention(Observable):
 
     Self-attention is `attention(x)`, masked self-attention `attention(x, mask=causal())`, cross-attention
     `attention(x, memory)`. With fewer `key_value_heads` than heads, groups of query heads share keys and values.
+    A `scale` of scores replaces that of the `similarity`.
     """
 
     def __init__(
@@ -134,6 +138,7 @@ class MultiHeadAttention(Observable):
         bias: bool = True,
         dropout: float = 0.0,
         scale: float | None = None,
+        similarity: Similarity = scaled_dot_similarity,
         positions: AttentionPositions | None = None,
         query_norm: nn.Module | None = None,
         key_norm: nn.Module | None = None,
@@ -159,13 +164,13 @@ class MultiHeadAttention(Observable):
         if positions is not None:
             positions.check(heads, head_width)
         self.width, self.memory_width, self.head_width = width, memory_width, head_width
-        self.heads, self.key_value_heads, self.scale = heads, key_value_heads, scale
+        self.heads, self.key_value_heads = heads, key_value_heads
+        self.scale = similarity.scale if scale is None else scale
         self.query = linear(width, heads * head_width, bias=bias)
         self.key = linear(memory_width, key_value_heads * head_width, bias=bias)
         self.value = linear(memory_width, key_value_heads * head_width, bias=bias)
         self.output = linear(heads * head_width, width, bias=bias)
-        self.query_norm = nn.Identity() if query_norm is None else query_norm
-        self.key_norm = nn.Identity() if key_norm is None else key_norm
+        self.query_norm, self.key_norm = similarity.after(query_norm), similarity.after(key_norm)
         self.positions = positions
         self.dropout = dropout
 

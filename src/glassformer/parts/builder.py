@@ -18,6 +18,7 @@ from glassformer.parts.feedforward import Activation, FeedForward, GatedFeedForw
 from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
 from glassformer.parts.positions import AttentionPositions
 from glassformer.parts.schemes import Sizes
+from glassformer.parts.similarity import Similarity, scaled_dot_similarity
 from glassformer.parts.values import ValueEmbedding
 
 
@@ -40,7 +41,7 @@ class BlockBuilder:
     gated: bool = False
     attention_bias: bool = True
     feed_forward_bias: bool | None = None  # None: in a plain feed-forward only
-    scale: float | None = None  # of attention scores; None: 1/√(head width)
+    similarity: Similarity = scaled_dot_similarity  # of queries and keys
     linear: Linear = nn.Linear
 
     def sizes(self, length: int = 512, **others: Any) -> Sizes:
@@ -65,7 +66,7 @@ class BlockBuilder:
             head_width=self.head_width,
             bias=self.attention_bias,
             dropout=self.attention_dropout,
-            scale=self.scale,
+            similarity=self.similarity,
             positions=positions,
             linear=self.linear,
         )

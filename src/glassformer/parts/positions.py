@@ -179,7 +179,7 @@ class RelativeBias(nn.Module, AttentionPositions):
         """The bucket of each distance; `ahead` is positive where the key stands after the query."""
         if self.bidirectional:
             buckets = self.buckets // 2
-            first = torch.where(ahead > 0, buckets, 0)
+            first = (ahead > 0) * buckets
             away = ahead.abs()
         else:
             buckets, first, away = self.buckets, torch.zeros_like(ahead), (-ahead).clamp(min=0)

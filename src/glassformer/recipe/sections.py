@@ -95,7 +95,10 @@ class Train(Section):
         0.0, description="R-Drop: weight of the divergence between two passes with different dropout; 0: one pass"
     )
     precision: Literal["float32", "bf16"] = Field("float32", description="of the forward pass")
-    compile: Switch = Field(False, description="torch.compile the model")
+    compile: Literal["auto", True, False] = Field(
+        "auto",
+        description="auto: on a GPU, steps are CUDA graphs and long trainings compiled; true: always; false: neither",
+    )
     ema: Fraction = Field(0.0, description="decay of the moving average of weights; 0: none")
     average: Place = Field(0, description="number of last checkpoints whose weights are averaged at the end")
     validate_every: Count = Field(500, description="steps between validations")

@@ -31,6 +31,7 @@ from glassformer.tasks.run import Run, by_length
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
 from glassformer.training.loop import TRAIN_LOSS
+from glassformer.training.stepping import captures, grid_of
 from glassformer.training.tuning import choose
 from glassformer.writing import damage, is_trained, read_json
 
@@ -119,7 +120,8 @@ def _learn(
     """The training itself, and the weights that come of it; `whole`: there are such weights, and they are undamaged."""
     task, options = recipe.task, recipe.train
     collator = task.collator(recipe, corpus, model)
-    batches = Batches(collator.pairs, options.batch_tokens, collator, options.seed)
+    grid = grid_of(options) if captures(options, place) else None
+    batches = Batches(collator.pairs, options.batch_tokens, collator, options.seed, grid=grid)
     if options.tokens is not None and options.minutes is None:
         steps = batches.steps_for(options.tokens, options.accumulate * place.world)
         options = options.model_copy(update={"steps": steps})

@@ -75,6 +75,8 @@ class Owner:
                     raise asyncio.CancelledError
             return job.answer.result()
         finally:
+            if not job.answer.cancel():
+                job.answer.exception()  # which nobody may have waited for: its browser went as the answer came
             with self._changed:
                 if self._waiting.get(key) is job:
                     del self._waiting[key]

@@ -44,7 +44,7 @@ def serve(pool: RunPool, host: str, port: int | None, show: bool, say: Callable[
     endpoint = Endpoint.at(host, taken.getsockname()[1])
     app = create_app(pool, endpoint)
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1
+        app, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=1
     )
     say(f"The Studio is at {endpoint.url}  (Ctrl-C ends it)")
     if endpoint.token is not None:

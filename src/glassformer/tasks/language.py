@@ -29,9 +29,10 @@ from glassformer.evaluation import perplexity
 from glassformer.evaluation.bootstrap import Statistic, ratio
 from glassformer.evaluation.judging import Judged
 from glassformer.evaluation.metrics import perplexities
+from glassformer.looking.patching import Forced
 from glassformer.looking.points import Names, Numbers
 from glassformer.looking.recording import record
-from glassformer.looking.trace import Trace
+from glassformer.looking.trace import Origin, Trace
 from glassformer.models import DecoderOnly
 from glassformer.recipe import Recipe
 from glassformer.tasks.choosing import Chosen, choose
@@ -48,10 +49,11 @@ from glassformer.tasks.losses import row_losses
 from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Progress, Run, by_length, check_list, quoted
 from glassformer.tasks.showing import Part, Reply, Sample, Score, one_line
-from glassformer.tasks.writing import Output, Writer, output, pieces
+from glassformer.tasks.writing import Output, Steps, Writer, output, pieces, written_in
 from glassformer.text import SpecialTokens, own_special_tokens
 
 PROMPT, WRITTEN = 12, 60  # after training: tokens of a document that are given, and tokens that are written
+LOOKED = 20  # tokens that are written to be looked at
 LONGEST = 10_000  # characters of a document in which these tokens are looked for
 SAMPLER = Sampler(temperature=0.8, top_p=0.95, seed=0)
 
@@ -149,6 +151,7 @@ class LanguageModel(Writer):
     """A trained language model: `run.generate(["Once upon a time"])`."""
 
     attention_kind: ClassVar[str] = "decoder.self"
+    searches: ClassVar[bool] = True
     extends: ClassVar[bool] = True
     opens_with: ClassVar[str] = "AutoModelForCausalLM and AutoTokenizer"
     exports: ClassVar[dict[str, Any]] = {"frame": "start"}  # the tokenizer puts the start before a text
@@ -198,24 +201,50 @@ class LanguageModel(Writer):
         keep: Names | None = None,
         layers: Numbers | None = None,
         heads: Numbers | None = None,
-        length: int = 0,
+        length: int | None = None,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        sampler: Choose | None = None,
+        prefix: Sequence[int] = (),
     ) -> Trace:
         """What happens inside the model while it reads a text, and at most `length` tokens that it has written then.
 
-        All is read at once, which gives the same numbers as step by step. Other arguments are those of `gf.record`.
+        All is read at once, which gives the same numbers as step by step; `trace.beams` has the tree of the search.
+        What is written begins with the tokens of `prefix`. If no length is named, nothing is written, or 20 tokens
+        where a beam, a sampler or a prefix is. Other arguments are those of `gf.record` and of `outputs`.
         """
+        if length is None:
+            length = LOOKED if beam is not None or sampler is not None or prefix else 0
         if not length:
             return super().look(text, keep, layers, heads)
         ids = self.read_something(text)
-        ((found, *_),) = self.outputs([ids], [self._room(len(ids), length)])
+        limits, prefixes = [self._room(len(ids), length)], [prefix] if prefix else None
+        with record(self.model, "decoder.tokens") as searched:
+            ((found, *_),) = self.outputs(
+                [ids], limits, beam, sampler=sampler, length_penalty=length_penalty, prefixes=prefixes
+            )
         whole = [*ids, *found.tokens]
         read = whole if found.finished else whole[:-1]  # what was written last is not read any more
         with record(self.model, keep, layers, heads) as trace, torch.inference_mode():
             self.model(*self.inputs(torch.tensor([read], device=self.device)))
-        tokens = {"decoder": [self.tokenizer.tokens(read)], **self.spellings(trace)}
+        trees = searched.beams
+        beams = {"beams": [self.tokenizer.tokens([node.token for node in tree.nodes]) for tree in trees]}
+        tokens = {"decoder": [self.tokenizer.tokens(read)], **self.spellings(trace), **(beams if trees else {})}
         about = self.description(text, tokens, {"decoder": [self.tokenizer.words(read)]})
         before, after = self.tokenizer.decode(ids), self.tokenizer.decode(whole)
-        return trace.described(replace(about, output=after.removeprefix(before)))
+        about = replace(about, output=after.removeprefix(before))
+        return trace.with_beams(trees).described(about, Origin(self, text, found.tokens))
+
+    def steps(self, text: Any, trace: Trace) -> Steps:
+        """The tokens that were written in a look of this run, and what each was chosen from. The trace has logits."""
+        ids, written = self.read_something(text), written_in(trace)
+        return self.scored(ids, written, trace["logits"][0, len(ids) - 1 :], self._room(len(ids), max(1, len(written))))
+
+    def forced(self, text: Any, written: Sequence[int] | None = None) -> Forced:
+        """What the model takes to read a text, and what it is to have written after it."""
+        ids = [*self.read_something(text), *(written or ())]
+        inputs = self.inputs(torch.tensor([ids], device=self.device))
+        return Forced(inputs, {"decoder": [self.tokenizer.tokens(ids)]}, {"decoder": [self.tokenizer.words(ids)]})
 
     def reply(self, text: str, trace: Trace) -> Reply:
         """The text, and what was written after it."""

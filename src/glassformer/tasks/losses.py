@@ -21,14 +21,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.parts.embeddings import Head, TiedHead
+from glassformer.parts.short_attention import TRITON
 
 Chunk = Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]
 CPU_ROWS = 512  # tokens in a chunk on a CPU: more do not fit its cache, fewer make slow matrix products
+IGNORED = -1  # as the right token: a place that does not count
 STORED = 2**27  # logits in a chunk on an accelerator: large enough to keep it busy
 
 
 def smoothed(logits: Tensor, right: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-    """The summed loss of logits (C, V), and its gradient by them: softmax - wanted distribution, (C, V)."""
+    """The summed loss of logits (C, V), and its gradient by them: softmax - wanted distribution, (C, V).
+
+    The logits are used up. Rows whose right token is IGNORED have neither loss nor gradient.
+    """
+    if not torch.compiler.is_compiling():
+        if logits.is_cuda and TRITON:
+            from glassformer.parts import loss_kernels
+
+            return loss_kernels.smoothed(logits, right, smoothing, IGNORED)
+        if not logits.is_cuda and bool((right == IGNORED).any()):
+            return _of_some(logits, right, smoothing)
     spread = smoothing / logits.shape[-1]
     log_p = F.log_softmax(logits, dim=-1, dtype=torch.float32)  # (C, V)
     of_right = log_p.gather(1, right[:, None])  # (C, 1)
@@ -41,6 +53,13 @@ def smoothed(logits: Tensor, right: Tensor, smoothing: float) -> tuple[Tensor, T
         slope.sub_(spread)
     slope = slope.to(logits.dtype)
     return total, slope.scatter_(1, right[:, None], by_right.to(logits.dtype))
+
+
+def _of_some(logits: Tensor, right: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """`smoothed` of the rows that count."""
+    counts, slope = right != IGNORED, torch.zeros_like(logits)
+    total, slope[counts] = smoothed(logits[counts], right[counts], smoothing)
+    return total, slope
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -123,7 +142,7 @@ def sequence_loss(
         weight, bias = head.weight, head.bias  # type: ignore[assignment]
     else:
         logits = head(hidden if places is None else hidden[places])  # (N, V)
-        return F.cross_entropy(logits.float(), right, reduction="sum", label_smoothing=smoothing)
+        return F.cross_entropy(logits.float(), right, reduction="sum", label_smoothing=smoothing, ignore_index=IGNORED)
     return _ChunkedLoss.apply(hidden, weight, bias, places, right, smoothing, chunk)  # type: ignore[no-any-return,no-untyped-call]
 
 
@@ -143,6 +162,25 @@ def real_places(mask: Tensor, tokens: int) -> Tensor | None:
     return None if tokens == mask.numel() else mask.flatten().nonzero_static(size=tokens)[:, 0]
 
 
+class _ConsistentLoss(torch.autograd.Function):
+    """What comes after the head in `consistent_loss`, by one kernel for value and gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, right: Tensor, smoothing: float, weight: float) -> Tensor:
+        """The summed loss of `right` (N) under logits (2, N, V), which are used up."""
+        from glassformer.parts import loss_kernels
+
+        total, slope = loss_kernels.consistent(logits, right, smoothing, weight, IGNORED)
+        ctx.save_for_backward(slope)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        """What `forward` has found, times the slope of whatever was made of the loss."""
+        (by_logits,) = ctx.saved_tensors
+        return by_logits * slope, None, None, None
+
+
 def consistent_loss(
     passes: Tensor, right: Tensor, mask: Tensor, tokens: int, head: nn.Module, smoothing: float, weight: float
 ) -> Tensor:
@@ -154,12 +192,16 @@ def consistent_loss(
     passes = passes.view(2, -1, passes.shape[-1])  # (2, B * T, D)
     if places is not None:
         passes, right = passes[:, places], right[places]  # (2, N, D), (N)
-    log_p = F.log_softmax(head(passes), dim=-1, dtype=torch.float32)  # (2, N, V)
-    of_right = log_p.gather(2, right.expand(2, -1)[..., None]).sum()
-    loss: Tensor = -(1 - smoothing) * of_right - smoothing * log_p.mean(dim=-1).sum()
+    logits = head(passes)  # (2, N, V)
+    if logits.is_cuda and TRITON:
+        return _ConsistentLoss.apply(logits, right, smoothing, weight)  # type: ignore[no-any-return,no-untyped-call]
+    log_p = F.log_softmax(logits, dim=-1, dtype=torch.float32)  # (2, N, V)
+    of_right = log_p.gather(2, right.clamp_min(0).expand(2, -1)[..., None])[..., 0]  # (2, N)
+    losses = -(1 - smoothing) * of_right - smoothing * log_p.mean(dim=-1)  # (2, N)
     p, q = log_p.exp()
-    divergence: Tensor = ((p - q) * (log_p[0] - log_p[1])).sum()
-    return loss / 2 + weight / 4 * divergence
+    divergences = ((p - q) * (log_p[0] - log_p[1])).sum(dim=-1)  # (N)
+    each: Tensor = losses.sum(dim=0) / 2 + weight / 4 * divergences
+    return each.masked_fill(right == IGNORED, 0.0).sum()
 
 
 def class_loss(logits: Tensor, right: Tensor, smoothing: float = 0.0) -> Tensor:

@@ -6,10 +6,12 @@ B batch, T target length, D model width
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from glassformer.parts.short_attention import TRITON
 from glassformer.tasks.losses import Chunk, smoothed
 from glassformer.tasks.protocol import Batch, Loss
 
@@ -27,6 +29,7 @@ class Objective(nn.Module):
         self.blocks = [block for part in model.modules() if isinstance(part, nn.ModuleList) for block in part]
         self.hidden: Callable[..., Tensor] = model.hidden  # type: ignore[assignment]
         self.chunk: Chunk = smoothed
+        self._compiled: list[tuple[nn.Module, Callable[..., Any]]] = []
 
     @property
     def head(self) -> nn.Module:
@@ -36,16 +39,23 @@ class Objective(nn.Module):
     def compile_parts(self, whole: bool = True) -> None:
         """Let PyTorch compile the model and the loss, for batches of any shape.
 
-        Compiled as a whole, the model is fastest. Sharded blocks are compiled one by one; all have the same structure,
-        so the code of the first is used for the others.
+        Compiled as a whole, the model is fastest on a CPU. Blocks are compiled one by one on a GPU and where they are
+        sharded: all have the same structure, so the code of the first is used for the others, and starting takes
+        seconds instead of minutes. Only what learns calls compiled code; whoever validates or looks gets the model.
         """
-        self.chunk = torch.compile(smoothed, dynamic=True)
+        if not TRITON:  # which has a kernel for the loss
+            self.chunk = torch.compile(smoothed, dynamic=True)
         if whole:
             self.hidden = torch.compile(self.hidden, dynamic=True)
         else:
-            for block in self.blocks:
-                block.compile(dynamic=True)
+            self._compiled = [(block, torch.compile(block._call_impl, dynamic=True)) for block in self.blocks]
 
     def forward(self, batch: Batch) -> Tensor:
         """The summed loss of a batch."""
-        return self.loss(self, batch)
+        for block, compiled in self._compiled:
+            block._compiled_call_impl = compiled
+        try:
+            return self.loss(self, batch)
+        finally:
+            for block, _ in self._compiled:
+                block._compiled_call_impl = None

@@ -5,13 +5,16 @@ B batch, T length, D model width
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.data.planning import Grid
 from glassformer.tasks.losses import Chunk
 
 
@@ -29,6 +32,9 @@ class Batch(Protocol):
     @property
     def padded_tokens(self) -> int:
         """How many tokens there are with padding."""
+
+    def fitted(self, grid: Grid) -> Batch:
+        """The same batch in one of the few shapes of a grid; itself, where its shape stays as it is."""
 
     def pin(self) -> Batch:
         """The same batch in page-locked memory, from which a GPU copies by itself."""
@@ -54,7 +60,33 @@ Loss = Callable[[Learner, Any], Tensor]  # the summed loss of a batch
 
 
 class Tensors:
-    """How a batch that is a dataclass of tensors and numbers moves."""
+    """How a batch that is a dataclass of tensors and numbers moves, and is brought into another shape.
+
+    `axes` has a letter for each dimension of each tensor: B for rows, others for lengths. `fills` has what padding is,
+    where that is not 0 or False. A batch without axes keeps its shape.
+    """
+
+    axes: ClassVar[Mapping[str, str]] = {}
+    fills: ClassVar[Mapping[str, int]] = {}
+
+    def fitted(self, grid: Grid) -> Self:
+        """The same batch with more padding; a task's batch says here what else changes with its shape."""
+        found: dict[str, int] = {}
+        for name, letters in self.axes.items():
+            if (tensor := getattr(self, name)) is not None:
+                found |= dict(zip(letters, tensor.shape, strict=True))
+        rows = found.pop("B")
+        sizes = dict(zip(found, grid.lengths(np.array([*found.values()], np.int32)).tolist(), strict=True))
+        sizes["B"] = grid.rows(rows, max(sizes.values()))
+        return replace(self, **{name: self._padded(name, sizes) for name in self.axes})  # type: ignore[type-var]
+
+    def _padded(self, name: str, sizes: Mapping[str, int]) -> Tensor | None:
+        tensor: Tensor | None = getattr(self, name)
+        if tensor is None:
+            return None
+        missing = [sizes[letter] - size for letter, size in zip(self.axes[name], tensor.shape, strict=True)]
+        widths = [width for more in reversed(missing) for width in (0, more)]  # the last dimension comes first
+        return F.pad(tensor, widths, value=self.fills.get(name, 0))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         moved = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)}

@@ -1,6 +1,6 @@
 """What runs that write have in common: texts become tokens, tokens texts, and outputs have limits.
 
-B texts, T length
+B texts, T length, V vocabulary
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from glassformer.decoding import Choose, Hypothesis, Limits, Sampler, beam_search, complete, most_likely, stream
 from glassformer.decoding import Written as Step
 from glassformer.decoding.limits import Scorer
-from glassformer.errors import ConfigurationError
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.interop.special_tokens import special_keys
 from glassformer.looking.patching import Forced
 from glassformer.looking.points import Names, Numbers
@@ -42,6 +42,15 @@ class Output:
     log_probability: float = 0.0
     finished: bool = True
     cut: bool = False  # whether only the beginning of the input was read
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of an output: the tokens, how they are spelled, and what each was chosen from."""
+
+    tokens: list[int]  # T; the last one may be the end
+    texts: list[str]  # T
+    scores: Tensor  # (T, V): log-probabilities that a `Sampler` draws from, -inf for what is not allowed
 
 
 class Writer(Run):
@@ -167,6 +176,15 @@ class Writer(Run):
         tokens, keep = pad(rows, self.special.pad)
         return tokens.to(self.device), keep.to(self.device)
 
+    def scored(self, ids: Sequence[int], written: list[int], logits: Tensor, limits: Limits) -> Steps:
+        """What each token was chosen from, given the logits (T, V) of all steps after what was read."""
+        score, logits = Scorer(limits, None, self.padded([ids]), greedily=True), logits.to(self.device)
+        before = torch.tensor(written, dtype=torch.long, device=self.device)[None, None]  # (1, 1, T)
+        scores = [score(logits[None, None, step], before[..., :step], [0])[0, 0] for step in range(len(logits))]
+        ended = len(written) < len(scores)
+        tokens = [*written, *([self.special.end] if ended else [])]
+        return Steps(tokens, [*self.target.tokens(written), *(["end"] if ended else [])], torch.stack(scores).cpu())
+
 
 class SourceReader(Writer):
     """A run whose model reads a source and writes a target: looking at it follows the beam that was chosen."""
@@ -202,16 +220,9 @@ class SourceReader(Writer):
         about = replace(about, output=self.output_text(text, found.tokens))
         return trace.described(about, Origin(self, text, found.tokens))
 
-    def allowed(self, text: Any, trace: Trace) -> Tensor:
-        """Log-probabilities (T, V) of the next token at each step of a look, -inf for those that are not allowed.
-
-        A `Sampler` draws from these. The trace has logits.
-        """
-        given = self.padded([self.read_something(text)])
-        score, logits = Scorer(self.limits, None, given, greedily=True), trace["logits"][0].to(self.device)
-        written = trace["decoder.tokens"].to(self.device)[:, None, 1:]  # (1, 1, T - 1), without the start
-        steps = [score(logits[None, None, step], written[..., :step], [0])[0, 0] for step in range(len(logits))]
-        return torch.stack(steps).cpu()
+    def steps(self, text: Any, trace: Trace) -> Steps:
+        """The tokens that were written in a look of this run, and what each was chosen from. The trace has logits."""
+        return self.scored(self.read_something(text), written_in(trace), trace["logits"][0], self.limits)
 
     def forced(self, text: Any, written: Sequence[int] | None = None, finished: bool = True) -> Forced:
         """What the model takes to read a text and to write some tokens, or those that it would write."""
@@ -269,6 +280,13 @@ def _seeds(sampler: Choose | None, rows: Sequence[Sequence[int]]) -> Sequence[An
         seeds.append(f"{sampler.seed} {count[row]} {row}")
         count[row] += 1
     return seeds
+
+
+def written_in(trace: Trace) -> list[int]:
+    """The tokens that a run has written in a look."""
+    if trace.origin is None or trace.origin.written is None:
+        raise InputError("this trace does not know what was written: make it by run.look(text)")
+    return trace.origin.written
 
 
 def output(found: Hypothesis, tokenizer: Tokenizer, prompt: Sequence[int] = ()) -> Output:

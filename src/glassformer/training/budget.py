@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 BUDGET = "budget.json"
 MEASURING, LONGEST = 1 / 10, 1 / 3  # of the time
-STARTING, COMPILING = 3, 20  # steps that are slower than the others: the first ones, and those that compile the model
+STARTING, COMPILING = 3, 20  # steps that are slower than the others: the first ones, and those that compile or capture
 MEASURED = 10  # steps after these, at least
 
 
@@ -51,9 +51,9 @@ class Measured:
 class Measuring:
     """The measurement of a process: the seconds of its steps alone, after the slow ones at the start."""
 
-    def __init__(self, options: Train, pace: Pace) -> None:
+    def __init__(self, options: Train, pace: Pace, compiling: bool = False) -> None:
         self._options, self._pace = options, pace
-        self._starting = COMPILING if options.compile else STARTING
+        self._starting = COMPILING if compiling else STARTING
         self._step, self._since = 0, 0.0  # since when steps are measured
         self.aside = 0.0  # seconds that were not spent on steps
 

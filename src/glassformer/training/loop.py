@@ -25,6 +25,7 @@ from glassformer.errors import ConfigurationError, Stopped, TrainingError
 from glassformer.stopping import Interrupted, SignalListener
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.protocol import Batch, Loss
+from glassformer.training.ahead import Ahead
 from glassformer.training.averaging import MovingAverage
 from glassformer.training.budget import BUDGET, Measured, Measuring, read_budget, write_budget
 from glassformer.training.checkpoints import Checkpoints, Selection, load_weights, weights
@@ -34,6 +35,17 @@ from glassformer.training.meter import Meter, Pace
 from glassformer.training.optimisers import optimiser
 from glassformer.training.protocols import Batches, Log, Look, Outcome, Reason, Validate
 from glassformer.training.schedules import UNKNOWN, schedule
+from glassformer.training.stepping import (
+    AnySteps,
+    CapturedSteps,
+    Counted,
+    Setting,
+    Steps,
+    captures,
+    compiles,
+    grid_of,
+    on_own_stream,
+)
 from glassformer.training.tuning import Unfreezing
 
 if TYPE_CHECKING:
@@ -81,20 +93,36 @@ class Trainer:
         # A sharded model cannot be validated or kept: `model` is then an unsharded copy of it.
         self.model, self._trained = copy.deepcopy(model) if self.distribution.sharded else model, model
         objective = Objective(model, loss, options.smoothing, options.consistency)
-        if options.compile:
-            objective.compile_parts(whole=not self.distribution.sharded)
-        self._objective = self.distribution.wrap(objective, objective.blocks)
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        captured = not unfreeze and captures(options, self.distribution)
+        compiled = compiles(options, captured)
+        if compiled:
+            objective.compile_parts(whole=self.device.type == "cpu" and not self.distribution.sharded)
         self._optimiser = optimiser(model, options)
         self._unfreezing = Unfreezing(model, unfreeze) if unfreeze else None
         self._average = MovingAverage(model, options.ema) if options.ema else None
         self._folder, self._checkpoints = folder, Checkpoints(folder, max(options.keep, options.average))
         self._meter, self._pace, self._signals, self._clock = Meter(self.device), Pace(clock), SignalListener(), clock
+        setting = Setting(
+            self.distribution.wrap(objective, objective.blocks),
+            [parameter for parameter in model.parameters() if parameter.requires_grad],
+            self._optimiser,
+            self.distribution,
+            self._meter,
+            options.precision == "bf16",
+            options.clip,
+        )
+        self._steps: AnySteps
+        if captured:
+            self._steps, grid = CapturedSteps(setting), grid_of(options)
+        else:
+            self._steps, grid = Steps(setting, self._drop_frozen_gradients), None
+        if self.device.type == "cuda":
+            self.batches = Ahead(batches, lambda batch: Counted.of(batch, grid).pin())
         self.step = 0
         self.steps = options.steps if options.minutes is None else None  # which is unknown until `_fix_steps`
         self._lr_factor = schedule(options, 0 if options.minutes is None else UNKNOWN)
         self._measured: Measured | None = None  # what the number of steps follows from
-        self._measuring = Measuring(options, self._pace)
+        self._measuring = Measuring(options, self._pace, compiled or captured)
         self._before: tuple[dict[str, Any], list[Tensor]] = {}, []  # the place and random numbers before what goes on
         self._saving = 0.0  # seconds that the last checkpoint took
         self._shown = -math.inf  # when the values of a log were last shown
@@ -105,7 +133,7 @@ class Trainer:
 
     def run(self, resume: bool = False) -> Outcome:
         """Train to the end, from step 1 or from the newest undamaged checkpoint."""
-        with self._signals:
+        with self._signals, on_own_stream(self.device):
             try:
                 return self._run(resume)
             except Interrupted:  # wherever it was heard, in the midst of a library's own code, too
@@ -153,24 +181,14 @@ class Trainer:
 
     def advance(self, batches: Iterator[Batch]) -> bool:
         """Do one optimiser step on the batches of this rank; return whether any rank received a signal to stop."""
-        world = self.distribution.world
         with self._interruptible():
-            loss, *counted = self._gradients(batches)
+            counted = self._gradients(batches)
             targets, tokens, padded_tokens, stop = self.distribution.count(*counted, self._signals.received)
-            loss = self.distribution.sum(loss)
-            if self._unfreezing is not None:
-                self._unfreezing.drop_frozen_gradients(self.step + 1)
-            norm = self._norm() * (world / targets)  # gradients are averaged over the ranks
-            bad = ~(norm + loss).isfinite()
-            clip = norm.div(self.options.clip).clamp_min_(1.0) if self.options.clip else torch.ones_like(norm)
-            update = self._optimiser.prepare(clip * (targets / world), bad)
+            finish = self._steps.prepare(targets)
         self.step += 1
-        update(self._lr_factor(self.step))
-        for parameter in self._parameters:
-            parameter.grad = None
+        finish(self._lr_factor(self.step))
         if self._average is not None:
             self._average.update(self.step)
-        self._meter.add(loss, targets, norm, bad)
         self._pace.add(tokens, padded_tokens)
         if self.device.type == "cpu" or self._due(self.options.log_every):
             self._check_finite()
@@ -212,24 +230,21 @@ class Trainer:
     def _validation_due(self) -> bool:
         return self._due(self.options.validate_every) or self._fixed_now()
 
-    def _gradients(self, batches: Iterator[Batch]) -> tuple[Tensor, int, int, int]:
-        """The summed loss of the batches of a step, whose gradient is added to the gradients of the parameters.
-
-        Also how many targets, tokens, and tokens with padding they have.
-        """
-        total = torch.zeros((), device=self.device)
+    def _gradients(self, batches: Iterator[Batch]) -> tuple[int, int, int]:
+        """Add up the gradients of a step; how many targets, tokens, and tokens with padding it has."""
         number = targets = tokens = padded_tokens = 0
-        for number, batch in enumerate(map(self._move, islice(batches, self.options.accumulate)), start=1):
-            with self.distribution.accumulating(self._objective, number == self.options.accumulate):
-                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.options.precision == "bf16"):
-                    loss = self._objective(batch)
-                loss.backward()
-            total += loss.detach()
+        self._steps.begin()
+        for number, batch in enumerate(map(Counted.of, islice(batches, self.options.accumulate)), start=1):
+            self._steps.add(batch.form, number == self.options.accumulate)
             targets, tokens = targets + batch.targets, tokens + batch.tokens
             padded_tokens += batch.padded_tokens
         if not number:
             raise TrainingError("there is nothing to train on: the data gives no batch")
-        return total, targets, tokens, padded_tokens
+        return targets, tokens, padded_tokens
+
+    def _drop_frozen_gradients(self) -> None:
+        if self._unfreezing is not None:
+            self._unfreezing.drop_frozen_gradients(self.step + 1)
 
     @contextmanager
     def _interruptible(self, weights_kept: bool = True) -> Iterator[None]:
@@ -256,15 +271,6 @@ class Trainer:
     def _stop(self) -> NoReturn:
         """End the training because of a signal."""
         raise Stopped(self._signals.received or signal.SIGTERM, self.step)
-
-    def _move(self, batch: Batch) -> Batch:
-        """The batch on the device; from page-locked memory, a GPU copies it asynchronously."""
-        return (batch.pin() if self.device.type == "cuda" else batch).to(self.device)
-
-    def _norm(self) -> Tensor:
-        """The norm of the gradient of all parameters together."""
-        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        return whole(nn.utils.get_total_norm(gradients))
 
     def _check_finite(self) -> None:
         """Stop after too many consecutive steps without a finite loss and gradient."""

@@ -28,10 +28,11 @@ class Meter:
         self.values = torch.zeros(len(Reading._fields), dtype=torch.float32 if device.type == "mps" else torch.float64)
         self.values = self.values.to(device)
 
-    def add(self, loss: Tensor, tokens: int, norm: Tensor, bad: Tensor) -> None:
+    def add(self, loss: Tensor, tokens: int | Tensor, norm: Tensor, bad: Tensor) -> None:
         """Add a step: its summed loss, number of targets, gradient norm, and whether it was skipped."""
         sums, skipped, in_a_row, worst = self.values[:2], self.values[2], self.values[3], self.values[4]
-        sums += torch.where(bad, 0.0, torch.stack([loss, torch.full_like(loss, tokens)]))
+        count = tokens if isinstance(tokens, Tensor) else torch.full_like(loss, tokens)
+        sums += torch.stack([loss, count]).masked_fill(bad, 0.0)
         skipped += bad
         in_a_row.add_(1).mul_(bad)
         torch.maximum(worst, in_a_row, out=worst)

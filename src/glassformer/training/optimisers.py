@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from glassformer.recipe import Train
 
 NamedParameters = dict[str, nn.Parameter]
-Update = Callable[[float], None]  # changes the weights, with the learning rates times a factor
+Factor = float | Tensor
+Update = Callable[[Factor], None]  # changes the weights, with the learning rates times a factor
 
 
 class Optimiser:
@@ -43,7 +44,7 @@ class Optimiser:
         """The next update, with gradients divided by `divisor`; until it is called, nothing is changed."""
         updates = [method.prepare(divisor, bad) for method in self.methods]
 
-        def update(lr_factor: float) -> None:
+        def update(lr_factor: Factor) -> None:
             for each in updates:
                 each(lr_factor)
 
@@ -94,11 +95,11 @@ class Adam:
         return partial(self._update, divisor, bad)
 
     @torch.no_grad()
-    def _update(self, divisor: Tensor, bad: Tensor, lr_factor: float) -> None:
+    def _update(self, divisor: Tensor, bad: Tensor, lr_factor: Factor) -> None:
         for matrices in (True, False):
             names = [name for name, own in self.named.items() if (own.dim() > 1) == matrices and own.grad is not None]
             if names:
-                torch._foreach_add_([self.times[name] for name in names], (~bad).float())
+                torch._foreach_add_([self.times[name] for name in names], [(~bad).float()] * len(names))
                 torch._fused_adamw_(
                     [local(self.named[name]) for name in names],
                     [local(_gradient(self.named[name])) for name in names],
@@ -146,20 +147,20 @@ class Muon:
     @torch.no_grad()
     def prepare(self, divisor: Tensor, bad: Tensor) -> Update:
         """The next update; see Optimiser. To make matrices orthogonal takes most of a step."""
-        keep = torch.where(bad, 1.0, self.decay)
+        keep = torch.full_like(divisor, self.decay).masked_fill_(bad, 1.0)
         momenta, directions = [], []
         for stack, momentum in zip(self.stacks, self.momenta, strict=True):
             gradient = torch.stack([_wide(whole(_gradient(parameter))) for parameter in stack.values()])  # (M, R, C)
-            gradient = torch.where(bad, 0.0, gradient / divisor)
+            gradient = (gradient / divisor).masked_fill_(bad, 0.0)
             momenta.append((momentum * keep).add_(gradient))
             directions.append(orthogonal(gradient.add_(momenta[-1], alpha=self.decay)))
         return partial(self._update, momenta, directions, bad)
 
     @torch.no_grad()
-    def _update(self, momenta: list[Tensor], directions: list[Tensor], bad: Tensor, lr_factor: float) -> None:
+    def _update(self, momenta: list[Tensor], directions: list[Tensor], bad: Tensor, lr_factor: Factor) -> None:
         good = ~bad
         move, shrink = good * (-self.lr * lr_factor), 1 - good * (self.lr * lr_factor * self.weight_decay)
-        self.momenta = momenta
+        torch._foreach_copy_(self.momenta, momenta)  # in the same memory, for graphs that read it
         for stack, direction in zip(self.stacks, directions, strict=True):
             parameters: list[Tensor] = list(stack.values())
             factors = [math.sqrt(max(1, parameter.shape[0] / parameter.shape[1])) for parameter in parameters]
@@ -169,7 +170,7 @@ class Muon:
             ]
             learning = [parameter for parameter in parameters if parameter.grad is not None]
             if self.weight_decay and learning:
-                torch._foreach_mul_(learning, shrink)
+                torch._foreach_mul_(learning, [shrink.to(each.dtype) for each in learning])
             torch._foreach_add_(parameters, updates)
 
     def state(self) -> dict[str, Tensor]:

@@ -58,6 +58,7 @@ export class Studio {
   notice = $state<string | null>(null); // one sentence: what could not be done
   busy = $state(0); // questions that are not answered yet
   themeChoice = $state<ThemeChoice>("system");
+  private blamed: { view: string; shown: string; text: string } | null = null; // what the notice is about
   private readonly dark = new MediaQuery("(prefers-color-scheme: dark)");
   readonly theme: "light" | "dark" = $derived(
     this.themeChoice === "system" ? (this.dark.current ? "dark" : "light") : this.themeChoice,
@@ -153,15 +154,23 @@ export class Studio {
     this.busy += 1;
     try {
       const answer = await this.api.ask<Header>(view, this.run, options, signal, asker);
-      this.notice = null;
+      const { blamed } = this;
+      if (blamed === null || blamed.view === view || blamed.shown !== this.view || blamed.text !== this.text) this.complain(null);
       return answer;
     } catch (error) {
       if (error instanceof DOMException && error.name === "AbortError") return undefined;
-      this.notice = error instanceof Refused ? error.message : `This page went wrong: ${String(error)}`;
+      const why = error instanceof Refused ? error.message : `This page went wrong: ${String(error)}`;
+      this.complain(why, view);
       return undefined;
     } finally {
       this.busy -= 1;
     }
+  }
+
+  // Say what could not be done; it stays until the same can be, or something else is looked at.
+  private complain(why: string | null, view?: string) {
+    this.notice = why;
+    this.blamed = view === undefined ? null : { view, shown: this.view, text: this.text };
   }
 
   // The options of a view, with what was not chosen as it is by default.

@@ -37,7 +37,7 @@ export const VIEWS: View[] = [
     component: Decoding,
     saved: (studio) => [
       { view: "decode", options: studio.asked! },
-      { view: "decode", options: { text: studio.text, brief: true } },
+      { view: "decode", options: { text: studio.text, ...studio.length, brief: true } },
       { view: "decode", options: { ...studio.asked, beam: 1, brief: true } },
       { view: "vocabulary", options: {} },
     ],

@@ -56,7 +56,8 @@ def evaluate(
     Pairs with the same source are one source with several references. Labels: accuracy, F1. Tags: the same for words,
     and sentences without a mistake. Answers: exact match and F1 as SQuAD defines them. Captions: as translations, and
     how many are right, where the source can tell. Documents: perplexity per token and word, bits per byte. Forecasts:
-    MAE, RMSE and MASE, beside those of the naive forecasts.
+    MAE, RMSE and MASE, beside those of the naive forecasts. Of the run's own examples and weights, it writes the
+    pictures in the run's folder anew: attention.png, confusion.png.
 
     - `glassformer evaluate --run runs/dates`
     - `glassformer evaluate --run runs/dates --data mine.tsv --json`
@@ -85,8 +86,9 @@ def evaluate(
     with bar("evaluating", len(examples)) as progress:
         found = loaded.evaluate(examples, progress=progress, **options)
     found.check(loaded.path)
-    with suppress(OSError):  # a run may be used where it cannot be written to
-        loaded.draw(examples, found, loaded.path)
+    if data is None and adapter is None and checkpoint is None:  # else they are not of the run, nor of its own weights
+        with suppress(OSError):  # a run may be used where it cannot be written to
+            loaded.draw(examples, found, loaded.path)
     _print(found, as_json)
 
 

@@ -70,13 +70,14 @@ def _one(name: str, seed: int, folder: Path | None, as_json: bool) -> None:
     from glassformer.cli.progress import TrainingProgress
     from glassformer.experiments import find
     from glassformer.experiments.report import verdict, write
+    from glassformer.experiments.workers import Workers, cores
     from glassformer.writing import make_folder
 
     found, start = find(name), perf_counter()
     place = HOME / name if folder is None else folder
     make_folder(place)
-    with TrainingProgress() as progress:
-        finding = found.run(seed, progress.stage)
+    with TrainingProgress() as progress, Workers(cores()) as workers:
+        finding = found.run(seed, progress.stage, workers)
     result = write(found, finding, seed, place)
     if as_json:
         facts = {**asdict(result), "folder": str(place), "seconds": round(perf_counter() - start, 1)}
@@ -89,12 +90,13 @@ def _one(name: str, seed: int, folder: Path | None, as_json: bool) -> None:
 def _all(folder: Path, seed: int, again: bool, as_json: bool) -> None:
     from glassformer.cli.progress import TrainingProgress
     from glassformer.experiments.report import build
+    from glassformer.experiments.workers import Workers, cores
 
-    with TrainingProgress() as progress:
-        results = build(folder, seed, lambda each: each.run(seed, progress.stage), again, progress.say)
+    with TrainingProgress() as progress, Workers(cores()) as workers:
+        results = build(folder, seed, lambda each: each.run(seed, progress.stage, workers), again, progress.say)
     if as_json:
         sys.stdout.write(json.dumps([asdict(each) for each in results], ensure_ascii=False) + "\n")
         return
     for each in results:
-        sys.stdout.write(f"{'holds' if each.holds else 'does not hold as the notes say':5}  {each.name}\n")
+        sys.stdout.write(f"{'holds' if each.holds else 'does not hold':13}  {each.name}\n")
     sys.stdout.write(f"{folder / 'index.html'}, index.md\n")

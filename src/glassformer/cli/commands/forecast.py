@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from glassformer.cli.items import Item
-from glassformer.cli.options import check_new_file, out
+from glassformer.cli.options import Tables, check_new_file, out
 from glassformer.cli.template import Template, reads_texts
 from glassformer.errors import ConfigurationError
 
@@ -16,14 +16,14 @@ PICTURES = (".png", ".svg", ".pdf")
 TABLES = (".csv",)
 
 
-@reads_texts("forecast")
+@reads_texts("forecast", given=Tables)
 def forecast(
     run: Any,
     to: Annotated[Path | None, out("write the forecasts to a .csv, or draw them (.png, .svg, .pdf)", "FILE")] = None,
 ) -> Template[list[Any], Any]:
     """Forecast what comes after series of numbers: a line for each step, with its time and a number for each column.
 
-    Each TEXT is the name of a CSV file with the columns that the run was trained on; its last steps are read. With
+    Each CSV is a file with the columns that the run was trained on; its last steps are read. With
     quantiles, the numbers are medians, and the quantiles of each column follow. A file may hold several series.
 
     - `glassformer forecast --run runs/seasons data.csv`

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.items import Item, notice_cut
-from glassformer.cli.options import Beam, Int8, Seed, Stream, count
+from glassformer.cli.options import Beam, Images, Int8, Seed, Stream, count
 from glassformer.cli.template import Template, reads_texts
 from glassformer.errors import ConfigurationError
 
@@ -73,11 +73,11 @@ def translate(
     )
 
 
-@reads_texts("caption")
+@reads_texts("caption", given=Images)
 def caption(run: Any, beam: Beam = None, int8: Int8 = False) -> Template[Any, Any]:
     """Say what is to be seen in images: a line for each with its name and its caption, in the same order.
 
-    Each TEXT is the name of an image file. Of a run for films it is an animation, or a folder of a film's images.
+    Each IMAGE is the name of an image file. Of a run for films it is an animation, or a folder of a film's images.
 
     - `glassformer caption --run runs/scenes one.png two.png`
     - `glassformer caption --run runs/films film.gif --beam 4 --json`

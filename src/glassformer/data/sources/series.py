@@ -31,6 +31,7 @@ MISSING = {"", "na", "n/a", "nan", "null", "none", "-", "?"}  # cells without a 
 LARGEST = 1e30  # numbers beyond it have no place in float32
 MOST_STEPS = 10_000_000  # of a file: a series is held in memory
 DELIMITERS = (",", ";", "\t")
+LONGEST_NAME = 40  # characters of a column's name in a message
 LOOKED_AT = 200  # rows, to see which columns are numbers
 FEW_LABELS = 20  # different values of a column, at most, if they are labels
 
@@ -125,6 +126,12 @@ class _Rows:
 
 def read_series(path: Path, name: str, source: Any, report: Report) -> Iterator[Found]:
     """The series of a CSV file, by the keys of a source: columns, time, series, label, max_gap."""
+    for pieces in read_pieces(path, name, source, report):
+        yield from pieces
+
+
+def read_pieces(path: Path, name: str, source: Any, report: Report) -> Iterator[list[Found]]:
+    """The same, with the pieces of each series, between gaps in time, together."""
     wanted = [*source.columns, *(each for each in (source.time, source.series, source.label) if each is not None)]
     found, dated, places, delimiter = dict[str, _Rows](), False, dict[str, int](), ","
     for count, (place, line) in enumerate(texts(path, name, report)):
@@ -160,11 +167,14 @@ def read_series(path: Path, name: str, source: Any, report: Report) -> Iterator[
         raise DataError(f"{wrong}: expected a first line that names the columns")
     for which, rows in found.items():
         pieces = list(rows.with_gaps(source.max_gap)) if source.time is not None else [rows]
+        several: list[Found] = []
         for number, piece in enumerate(pieces, start=1):
             title = which if len(pieces) == 1 else f"{which} ({number})"
             times = tuple(piece.times) if source.time is not None else ()
             labels = tuple(piece.labels) if source.label is not None else ()
-            yield Series(title, source.columns, tuple(piece.values), times, labels, dated), f"{name}:{piece.lines[0]}"
+            series = Series(title, source.columns, tuple(piece.values), times, labels, dated)
+            several.append((series, f"{name}:{piece.lines[0]}"))
+        yield several
 
 
 def delimiter_of(line: str) -> str:
@@ -186,9 +196,15 @@ def _places(header: list[str], wanted: Sequence[str], name: str) -> dict[str, in
     for column in wanted:
         if column not in names:
             near = get_close_matches(column, names, n=1)
-            known = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names[:10])}"
+            known = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(_shown, names[:10]))}"
             raise DataError(f"{name}: has no column {column!r}: {known}")
     return {column: names.index(column) for column in wanted}
+
+
+def _shown(name: str) -> str:
+    """The name of a column as a message shows it: of a file that is no table it may be anything."""
+    name = name if name.isprintable() else ascii(name)
+    return name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
 
 
 def _cell(row: list[str], places: dict[str, int], column: str) -> str:

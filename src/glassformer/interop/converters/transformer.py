@@ -20,6 +20,7 @@ from glassformer.models import marian, transformer
 from glassformer.models.family import blueprint_of, family_parameters
 from glassformer.parts import LayerNorm, PostNorm
 from glassformer.parts.schemes import sinusoidal
+from glassformer.parts.similarity import scaled_dot_similarity
 
 KEPT = ("vocabulary", "width", "heads", "layers", "hidden", "length", "dropout", "decoder_layers", "activation")
 SAME = {  # what Marian has, of what the Transformer lets its users choose
@@ -28,6 +29,7 @@ SAME = {  # what Marian has, of what the Transformer lets its users choose
     "positions": sinusoidal,
     "gated": False,
     "key_value_heads": None,
+    "similarity": scaled_dot_similarity,
     "tie_source": True,
     "tie_output": True,
 }

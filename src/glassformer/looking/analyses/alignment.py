@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,6 +26,9 @@ from glassformer.looking.points import find
 from glassformer.looking.recording import record
 from glassformer.looking.sharpest import sharpest
 from glassformer.looking.trace import Description, Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Links = frozenset[tuple[int, int]]  # numbers of a source word and of a target word, from 0
 Row = Literal["written", "read"]
@@ -47,6 +50,16 @@ class Alignment:
 
     def __str__(self) -> str:
         return " ".join(f"{source}-{target}" for source, target in sorted(self.links))
+
+    def figure(self) -> Figure:
+        """Two lines of text with the links between them, as wide as the weight of each."""
+        from glassformer.looking.plots.attention import linked
+        from glassformer.looking.plots.choosing import names
+
+        links = [(target, source, float(self.weights[target, source])) for source, target in sorted(self.links)]
+        which = "mean of heads" if self.head is None else f"head {self.head}"
+        title = f"Alignment by {self.point.removesuffix('.weights')}, {which}"
+        return linked(names(self.target), names(self.source), links, title)
 
     def pandas(self) -> Any:
         """The attention between words as a DataFrame: a row for each target word."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Token = int | str | Sequence[int] | None  # of each output that is explained
 Place = int | Sequence[int] | None
+Method = Literal["input_x_gradient", "integrated_gradients", "occlusion"]
 TOGETHER = 16  # places on the path, or texts with a token less, that go through the model at once
 
 
@@ -47,6 +48,7 @@ class Attribution:
     outputs: Tensor  # (R), f
     baseline: Tensor  # (R), f at the baseline
     groups: list[list[int]]  # the columns of each word
+    method: Method
 
     @property
     def gap(self) -> Tensor:
@@ -99,7 +101,7 @@ def input_x_gradient(
     case = _Case(run, text, token, position, against, written)
     (gradients, outputs), zeros = case.gradients(case.inputs, 1), [torch.zeros_like(x) for x in case.inputs]
     values = [(gradient * x).sum(dim=-1) for gradient, x in zip(gradients, case.inputs, strict=True)]
-    return case.result(values, outputs, case.outputs(zeros))
+    return case.result("input_x_gradient", values, outputs, case.outputs(zeros))
 
 
 def integrated_gradients(
@@ -129,7 +131,7 @@ def integrated_gradients(
         for total, gradient in zip(totals, case.gradients(on_path, len(some))[0], strict=True):
             total += gradient / steps
     values = [((x - b) * total).sum(dim=-1) for x, b, total in zip(case.inputs, begins, totals, strict=True)]
-    return case.result(values, case.outputs(case.inputs), case.outputs(begins))
+    return case.result("integrated_gradients", values, case.outputs(case.inputs), case.outputs(begins))
 
 
 def occlusion(
@@ -156,7 +158,7 @@ def occlusion(
         others = [each.expand(len(x), *each.shape) for each in case.inputs]
         given = [*others[:number], without, *others[number + 1 :]]
         values.append((outputs - case.several(given)).T)  # (R, T)
-    return case.result(values, outputs, case.outputs(begins))
+    return case.result("occlusion", values, outputs, case.outputs(begins))
 
 
 class _Case:
@@ -231,7 +233,7 @@ class _Case:
     def _pairs(self) -> list[tuple[int, int]]:
         return list(zip(self.places, self.tokens, strict=True))
 
-    def result(self, values: list[Tensor], outputs: Tensor, baseline: Tensor) -> Attribution:
+    def result(self, method: Method, values: list[Tensor], outputs: Tensor, baseline: Tensor) -> Attribution:
         """Values (R, T) of each text, with labels."""
         spell = spelling_of(self.run) or (lambda ids: [str(each) for each in ids])
         columns, stacks, groups = list[str](), list[str](), list[list[int]]()
@@ -244,7 +246,7 @@ class _Case:
             groups += [[len(columns) + at for at in group] for group in words[0]]
             columns, stacks = columns + texts, stacks + [stack] * len(x)
         rows, other = spell(self.tokens), None if self.against is None else spell([self.against])[0]
-        return Attribution(torch.cat(values, dim=1), rows, columns, stacks, other, outputs, baseline, groups)
+        return Attribution(torch.cat(values, dim=1), rows, columns, stacks, other, outputs, baseline, groups, method)
 
 
 def _embeddings(model: Any) -> list[str]:

@@ -10,7 +10,7 @@ T positions, D width, H heads, K head width, N distances
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,9 @@ from glassformer.looking.points import model_of
 from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.patches import PatchEmbedding
 from glassformer.parts.positions import AttentionPositions, Learned, NoPositions
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,12 @@ class PositionScheme:
     similarity: Tensor | None  # (T, T)
     bias: Tensor | None  # (H, N), what each head adds to a score
     distances: list[int]  # N, how far behind the query the key stands; below 0: ahead of it
+
+    def figure(self) -> Figure:
+        """What the order is worth by distance: a line, or of biases one for each head."""
+        from glassformer.looking.plots import tables
+
+        return tables.scheme(self)
 
     @property
     def by_distance(self) -> Tensor:

@@ -38,6 +38,12 @@ class Gates:
         """How open each gate is at each token, (G, T)."""
         return self.values.mean(dim=-1)
 
+    def figure(self) -> Figure:
+        """A map of each gate, a row for each unit; a line is the mean of all units."""
+        from glassformer.looking.plots.vectors import gate_maps
+
+        return gate_maps(dict(zip(self.gates, self.values, strict=True)), self.tokens, "Gates over the text")
+
     def pandas(self) -> Any:
         """The means as a DataFrame: a row for each gate, a column for each token."""
         return frame(self.mean, self.gates, self.tokens)

@@ -101,6 +101,12 @@ class Neighbours:
     places: list[list[tuple[int, int]]]  # (L, k), the number of the text, and of the token in it
     cosine: Tensor  # (L, k)
 
+    def figure(self) -> Figure:
+        """The nearest tokens, a row for each layer, with their cosines and the number of their text."""
+        from glassformer.looking.plots import tables
+
+        return tables.neighbours(self)
+
     def pandas(self) -> Any:
         """The neighbours as a DataFrame: a row for each layer, the nearest first."""
         return optional("pandas").DataFrame(self.tokens, index=self.points)

@@ -38,6 +38,12 @@ class Additions:
     ratio: Grid  # |added| / |stream before it|
     cosine: Grid  # of what is added with the stream before it
 
+    def figure(self) -> Figure:
+        """Two maps over parts and tokens: how large what is added is beside the stream, and which way it points."""
+        from glassformer.looking.plots import tables
+
+        return tables.additions(self)
+
 
 def additions(trace: Trace, stack: str = "decoder", sentence: int = 0) -> Additions:
     """Norm and direction of what attention and feed-forward parts add to the stream of a stack.

@@ -44,7 +44,7 @@ def attention(trace: Trace, layer: int | None, head: int | None, kind: str | Non
         _counted(axes, found)
         bar = figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8, aspect=18)
         bar.outline.set_visible(False)
-        _title(figure, trace, found.title)
+        _title(figure, found.title, trace)
     return figure
 
 
@@ -116,7 +116,8 @@ def heads(trace: Trace, kind: str | None, sentence: int) -> Figure:
         bar = figure.colorbar(image, ax=panels, label="attention weight", shrink=min(1, 2.5 / size[1]), aspect=14)
         bar.outline.set_visible(False)
         written = "written" if kind.endswith("cross") else "reading"
-        _title(figure, trace, f"{called(kind)}, all heads; down: {written} tokens, across: tokens that are read")
+        what = f"{called(kind)}, all heads; down: {written} tokens, across: tokens that are read"
+        _title(figure, what, trace)
     return figure
 
 
@@ -151,7 +152,7 @@ def lines(trace: Trace, layer: int | None, head: int | None, kind: str | None, s
         axes.axis("off")
         axes.text(-0.04, -0.95, "is read", ha="right", color=GREY)
         axes.text(1.04, -0.95, "is written" if ".cross" in f".{found.name}" else "reads", ha="left", color=GREY)
-        _title(figure, trace, found.title)
+        _title(figure, found.title, trace)
     return figure
 
 
@@ -172,30 +173,35 @@ def _curve(begin: tuple[float, float], end: tuple[float, float], count: int = 24
 
 
 def alignment(trace: Trace, layer: int | None, head: int | None, kind: str | None, sentence: int) -> Figure:
-    """Two lines of text with a link from each token to the one that it looks at most, as wide as the weight."""
+    """Two lines of text with a link from each token to the one that it looks at most."""
+    found = head_of(trace, layer, head, kind, sentence)
+    links = [(row, int(weights.argmax()), float(weights.max())) for row, weights in enumerate(found.weights)]
+    return linked(found.rows, found.columns, links, found.title)
+
+
+def linked(rows: Sequence[str], columns: Sequence[str], links: Sequence[tuple[int, int, float]], title: str) -> Figure:
+    """Two lines of text with links (row, column, weight) between them, as wide as the weight."""
     from matplotlib.figure import Figure
 
-    found = head_of(trace, layer, head, kind, sentence)
-    check_size(len(found.rows), len(found.columns))
-    with chart_style([*found.rows, *found.columns, trace.input, trace.output]):
-        above, below = (_spaced(names) for names in (found.columns, found.rows))
+    check_size(len(rows), len(columns))
+    with chart_style([*rows, *columns]):
+        above, below = (_spaced(names) for names in (columns, rows))
         width = max(above[-1][1], below[-1][1])
         figure = Figure(figsize=_within(max(0.115 * width, 5.6), 2.3), layout="constrained")
         axes = figure.subplots()
         shift = [(width - each[-1][1]) / 2 for each in (above, below)]
         tops, bottoms = ([a + (b - a) / 2 + s for a, b in each] for each, s in zip((above, below), shift, strict=True))
-        for names, places, height in ((found.columns, tops, 1.0), (found.rows, bottoms, 0.0)):
+        for names, places, height in ((columns, tops, 1.0), (rows, bottoms, 0.0)):
             for name, place in zip(names, places, strict=True):
                 axes.text(place, height, name, ha="center", va="center", fontsize=11.5, parse_math=False)
-        for row, weights in enumerate(found.weights):
-            weight, column = (float(weights.max()), int(weights.argmax()))
+        for row, column, weight in links:
             colour = BLUE if weight >= HALF else ORANGE
             down, across = _curve((0.14, bottoms[row]), (0.86, tops[column]))
             axes.plot(across, down, color=colour, linewidth=0.6 + 3 * weight, alpha=0.85, marker="")
         axes.set(xlim=(-1, width + 1), ylim=(-0.25, 1.25))
         axes.axis("off")
-        weak = "; orange: less than half of the weight" if bool((found.weights.amax(dim=1) < HALF).any()) else ""
-        _title(figure, trace, f"{found.title}{weak}", False)
+        weak = "; orange: less than half of the weight" if any(weight < HALF for *_, weight in links) else ""
+        _title(figure, f"{title}{weak}")
     return figure
 
 
@@ -271,9 +277,9 @@ def _within(width: float, height: float) -> tuple[float, float]:
     return max(width, 3.4), max(height, 2.0)
 
 
-def _title(figure: Figure, trace: Trace, what: str, with_texts: bool = True) -> None:
+def _title(figure: Figure, what: str, trace: Trace | None = None) -> None:
     """What is seen, and of which text."""
     room = max(36, int(figure.get_figwidth() * 15.5))
-    lines = [wrapped(heading(trace), room)] * with_texts + [wrapped(f"{what[:1].upper()}{what[1:]}", room)]
+    lines = ["" if trace is None else wrapped(heading(trace), room), wrapped(f"{what[:1].upper()}{what[1:]}", room)]
     text = "\n".join(line for line in lines if line)
     figure.suptitle(text, fontsize=9, x=0.01, ha="left", parse_math=False)

@@ -33,6 +33,7 @@ LAYERS = 16  # of a lens
 PANELS = 4  # maps of layers side by side
 CELL, WIDEST, NAME = 0.46, 0.8, 0.075  # inches of a cell with a number, of the widest, and of a letter
 READ = {"encoder": "is read", "decoder": "was written before"}
+PARTS_OF = {"input_x_gradient": "input × gradient", "integrated_gradients": "integrated gradients"}  # of the logit
 KINDS = {"self": BLUE, "cross": ORANGE, "ff": GREEN, "embedding": PINK, "positions": YELLOW, "biases": GREY}
 
 
@@ -80,18 +81,21 @@ def number(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
-def _figure(width: float, height: float) -> Figure:
+def sized(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, or a little more."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(max(width, 4.2), max(height, 2.0)), layout="constrained")
 
 
-def _bar(figure: Figure, image: Any, axes: Any, label: str) -> None:
+def colour_bar(figure: Figure, image: Any, axes: Any, label: str) -> None:
+    """The colours of a map, beside it."""
     bar = figure.colorbar(image, ax=axes, label=label, shrink=0.9, aspect=18)
     bar.outline.set_visible(False)
 
 
-def _title(figure: Figure, text: str) -> None:
+def entitle(figure: Figure, text: str) -> None:
+    """A title above all of a figure."""
     wide = int(11.5 * figure.get_size_inches()[0])
     figure.suptitle(wrapped(text, wide), fontsize=10, x=0.01, ha="left", weight="bold", parse_math=False)
 
@@ -102,12 +106,12 @@ def grid(values: Tensor, rows: Sequence[str], columns: Sequence[str], title: str
     columns = names(list(columns))
     with chart_style([*rows, *columns, title]):
         margin = NAME * max(map(len, rows))
-        figure = _figure(
+        figure = sized(
             1.7 + margin + _cell(columns)[0] * len(columns), 1.2 + 0.28 * len(rows) + 0.05 * max(map(len, columns))
         )
         axes = figure.subplots()
-        _bar(figure, heat(axes, values, rows, columns, most), axes, "")
-        _title(figure, title)
+        colour_bar(figure, heat(axes, values, rows, columns, most), axes, "")
+        entitle(figure, title)
     return figure
 
 
@@ -115,12 +119,12 @@ def scores(found: HeadScores, title: str) -> Figure:
     """A number for each head: a row for each layer, a column for each head."""
     with chart_style([title]):
         layers, heads = found.values.shape
-        figure = _figure(1.6 + CELL * heads, 1.3 + 0.32 * layers)
+        figure = sized(1.6 + CELL * heads, 1.3 + 0.32 * layers)
         axes = figure.subplots()
         image = heat(axes, found.values, _layers(found.points), [str(head) for head in found.heads], faint=0.0)
         axes.set(xlabel="head", ylabel="layer")
-        _bar(figure, image, axes, "")
-        _title(figure, title or _kind(found.points[0]))
+        colour_bar(figure, image, axes, "")
+        entitle(figure, title or _kind(found.points[0]))
     return figure
 
 
@@ -141,7 +145,7 @@ def roles(found: Roles) -> Figure:
     across = min(count, 3)
     down = -(-count // across)
     with chart_style():
-        figure = _figure(across * (0.7 + 0.4 * heads) + 0.9, down * (0.85 + 0.27 * layers) + 0.4)
+        figure = sized(across * (0.7 + 0.4 * heads) + 0.9, down * (0.85 + 0.27 * layers) + 0.4)
         panels = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
         for axes, role, values in zip(panels.flat, found.roles, found.values, strict=False):
             image = heat(axes, values, _layers(found.points), [str(head) for head in found.heads], most=1.0)
@@ -154,8 +158,8 @@ def roles(found: Roles) -> Figure:
             axes.set_xlabel("head")
         for axes in panels[:, 0]:
             axes.set_ylabel("layer")
-        _bar(figure, image, panels, "mean weight")
-        _title(figure, f"{_kind(found.points[0])}: where each head looks")
+        colour_bar(figure, image, panels, "mean weight")
+        entitle(figure, f"{_kind(found.points[0])}: where each head looks")
     return figure
 
 
@@ -188,7 +192,7 @@ def _side_by_side(
     with chart_style([*rows, title, *(text for *_, columns in parts for text in columns)]):
         margin = NAME * max(map(len, rows))
         ratios = [_cell(columns)[0] * len(columns) for *_, columns in parts]
-        figure = _figure(1.9 + margin + sum(ratios), 1.4 + 0.28 * len(rows) + 0.05 * letters)
+        figure = sized(1.9 + margin + sum(ratios), 1.4 + 0.28 * len(rows) + 0.05 * letters)
         panels = figure.subplots(1, len(parts), squeeze=False, width_ratios=ratios, sharey=True)[0]
         signed = any(bool((values < 0).any()) for _, values, _ in parts)
         for axes, (name, values, columns) in zip(panels, parts, strict=True):
@@ -196,8 +200,8 @@ def _side_by_side(
             if signed:
                 image.set(cmap=FOR_AGAINST, clim=(-most, most))
             axes.set_title(name, weight="normal", color=GREY)
-        _bar(figure, image, panels, label)
-        _title(figure, title)
+        colour_bar(figure, image, panels, label)
+        entitle(figure, title)
     return figure
 
 
@@ -213,23 +217,35 @@ def lens(found: Lens) -> Figure:
     cells = [[said[layer][place] for layer in shown] for place in range(len(places))]
     with chart_style([*places, *(text for row in cells for text in row)]):
         wide = min(max(max(len(text) for row in cells for text in row), 7), LONGEST)
-        figure = _figure(1.8 + NAME * max(map(len, places)) + (0.25 + NAME * wide) * len(shown), 1.3 + 0.3 * len(cells))
+        figure = sized(1.8 + NAME * max(map(len, places)) + (0.25 + NAME * wide) * len(shown), 1.3 + 0.3 * len(cells))
         axes = figure.subplots()
-        image = heat(axes, surest, places, lens_names(found, shown), 1.0)
-        for drawn in list(axes.texts):
-            drawn.remove()
-        for row, texts in enumerate(cells):
-            for column, text in enumerate(texts):
-                colour = "white" if surest[row, column] > 0.6 else INK
-                weight = "bold" if text == texts[-1] else "normal"
-                axes.text(column, row, text, ha="center", va="center", fontsize=8.5, color=colour, weight=weight,
-                          parse_math=False)  # fmt: skip
-        for label in axes.get_xticklabels():
-            label.set(rotation=0, ha="center")
-        axes.xaxis.tick_top()
-        _bar(figure, image, axes, "probability")
-        _title(figure, "Logit lens: what the model would say after each layer; bold: what it says in the end")
+        bold = [[text == row[-1] for text in row] for row in cells]
+        image = texts_map(axes, surest, places, lens_names(found, shown), cells, bold)
+        colour_bar(figure, image, axes, "probability")
+        entitle(figure, "Logit lens: what the model would say after each layer; bold: what it says in the end")
     return figure
+
+
+def texts_map(
+    axes: Any,
+    values: Tensor,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    texts: Sequence[Sequence[str]],
+    bold: Sequence[Sequence[bool]],
+) -> Any:
+    """A map of numbers from 0 to 1 with a text in each cell, and the names of columns above."""
+    image = heat(axes, values, rows, columns, 1.0, faint=2.0)
+    for row, some in enumerate(texts):
+        for column, text in enumerate(some):
+            colour = "white" if values[row, column] > 0.6 else INK
+            weight = "bold" if bold[row][column] else "normal"
+            axes.text(column, row, text, ha="center", va="center", fontsize=8.5, color=colour, weight=weight,
+                      parse_math=False)  # fmt: skip
+    for label in axes.get_xticklabels():
+        label.set(rotation=0, ha="center")
+    axes.xaxis.tick_top()
+    return image
 
 
 def lens_names(found: Lens, shown: Sequence[int]) -> list[str]:
@@ -252,11 +268,11 @@ def parts(found: LogitAttribution) -> Figure:
     against = f' and not "{found.against.strip("▁")}"' if found.against is not None else ""
     title = f'Why "{found.token.strip("▁")}"{against}: what each part adds'
     with chart_style([title]):
-        figure = _figure(6.2, 1.2 + 0.2 * len(labels))
+        figure = sized(6.2, 1.2 + 0.2 * len(labels))
         axes = figure.subplots()
         _bars(axes, found.values, labels, [_part_colour(each) for each in found.parts])
         axes.set_xlabel(f"part of the {'difference of logits' if against else 'logit'}, {found.logit:.2f} in all")
-        _title(figure, title)
+        entitle(figure, title)
     return figure
 
 
@@ -297,20 +313,23 @@ def attribution(found: Attribution) -> Figure:
     if len(found.rows) == 1:
         title = f'Why "{found.rows[0]}"{against}: what speaks for it'
         with chart_style([title, *columns]):
-            figure = _figure(5.6, 1.3 + 0.26 * len(columns))
+            figure = sized(5.6, 1.3 + 0.26 * len(columns))
             axes = figure.subplots()
             _bars(axes, values[0], columns, [BLUE if each == stacks[0] else SKY for each in stacks])
             other = "; light: what was written before" if len(set(stacks)) > 1 else ""
             unit = "the difference of logits" if against else "the logit"
-            axes.set_xlabel(f"how much {unit} loses without it{other}")
-            _title(figure, title)
+            part = PARTS_OF.get(found.method)
+            axes.set_xlabel(f"{part}: part of {unit}{other}" if part else f"how much {unit} loses without it{other}")
+            entitle(figure, title)
         return figure
     some = []
     for stack in dict.fromkeys(stacks):
         own = [number for number, each in enumerate(stacks) if each == stack]
         some.append((READ.get(stack, "is read"), values[:, own], [columns[number] for number in own]))
-    title = f"Why each of these{against}: how much its logit loses without each word"
-    return _side_by_side(some, names(found.rows), title, "lost logit", float(values.abs().max()))
+    title, label = f"Why each of these{against}: how much its logit loses without each word", "lost logit"
+    if (part := PARTS_OF.get(found.method)) is not None:
+        title, label = f"Why each of these{against}: {part}", "part of the logit"
+    return _side_by_side(some, names(found.rows), title, label, float(values.abs().max()))
 
 
 def speaks(found: Attribution, column: int) -> bool:
@@ -339,11 +358,11 @@ def components(found: PCA) -> Figure:
     of_text = [colours[text % len(colours)] for text in found.texts]
     with chart_style(found.tokens):
         down = -(-len(shown) // 2)
-        figure = _figure(8.6, 3.6 * down)
+        figure = sized(8.6, 3.6 * down)
         for axes, layer in zip(figure.subplots(down, 2, squeeze=False).flat, shown, strict=False):
             scatter(axes, found.values[layer, :, :2], names(found.tokens), of_text)
             axes.set_title(found.points[layer])
             one, two = (f"{each:.0%}" for each in found.explained[layer, :2].tolist())
             axes.set(xlabel=f"component 1 ({one} of the variance)", ylabel=f"component 2 ({two})")
-        _title(figure, "Tokens in the main directions of each layer; a colour for each text")
+        entitle(figure, "Tokens in the main directions of each layer; a colour for each text")
     return figure

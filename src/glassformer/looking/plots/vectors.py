@@ -5,6 +5,7 @@ T tokens, D width, W width of a state
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,13 +14,14 @@ from torch import Tensor
 from glassformer.errors import InputError
 from glassformer.looking.plots.choosing import check_size, names, wrapped
 from glassformer.looking.points import stack_of
-from glassformer.looking.style import BLUE, GREY, MAP, ORANGE, TWO_SIDED, chart_style
+from glassformer.looking.style import BLACK, BLUE, GREY, MAP, ORANGE, TWO_SIDED, chart_style
 from glassformer.looking.trace import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GATES = ("forget", "input", "output", "reset", "update")  # those that open and close, from 0 to 1
+DOT = 2.5  # half the size of a point
 FEWEST = 3  # tokens of which a map says something
 
 
@@ -114,19 +116,24 @@ def _map(axes: Any, vectors: Tensor, tokens: list[str]) -> None:
 
 
 def scatter(axes: Any, points: Tensor, tokens: list[str], colours: list[str]) -> None:
-    """Points (T, 2) with names, which do not cover each other if there is room."""
+    """Points (T, 2) with names, which cover neither each other nor a point if there is room.
+
+    Where points differ in colour, names have that of their point.
+    """
     across, up = points[:, 0].tolist(), points[:, 1].tolist()
     axes.scatter(across, up, color=colours, s=16, zorder=2)
+    inks = colours if len(set(colours)) > 1 else [BLACK] * len(tokens)
     for place, (text, offset) in enumerate(zip(tokens, _offsets(points, tokens), strict=True)):
-        axes.annotate(text, (across[place], up[place]), offset, textcoords="offset points", parse_math=False)
+        at = (across[place], up[place])
+        axes.annotate(text, at, offset, textcoords="offset points", color=inks[place], parse_math=False)
     axes.margins(0.18)
 
 
 def _offsets(points: Tensor, tokens: list[str]) -> list[tuple[int, int]]:
-    """Where the name of each point stands beside it, in dots: so that none covers another, if there is room."""
+    """Where the name of each point stands beside it, in dots: covering no other name or point, if there is room."""
     spans = (points.amax(dim=0) - points.amin(dim=0)).clamp_min(1e-9)
     placed = ((points - points.amin(dim=0)) / spans * torch.tensor([200.0, 170.0])).tolist()  # about as many dots
-    taken: list[tuple[float, float, float, float]] = []
+    taken = [(x - DOT, y - DOT, x + DOT, y + DOT) for x, y in placed]
     found = []
     for (x, y), text in zip(placed, tokens, strict=True):
         width = 7.0 * len(text)
@@ -158,17 +165,23 @@ def gate_names(trace: Trace, stack: str | None, layer: int) -> list[str]:
 
 
 def gates(trace: Trace, stack: str | None, layer: int, sentence: int) -> Figure:
-    """Each gate as a heat map, a row for each unit, a column for each token; a line is the mean of all units."""
+    """The gates of a recurrent layer over one sentence."""
+    found = gate_names(trace, stack, layer)
+    tokens = trace.axes(found[0], sentence)["token"]
+    gates = {name.split(".")[-1]: trace[name][sentence].float() for name in found}
+    return gate_maps(gates, tokens, f"{trace.input} · gates of {found[0].rsplit('.gates', 1)[0]}")
+
+
+def gate_maps(gates: Mapping[str, Tensor], tokens: Sequence[str], title: str) -> Figure:
+    """Each gate (T, W) as a heat map, a row for each unit, a column for each token; a line is the mean of all units."""
     from matplotlib.figure import Figure
 
-    found = gate_names(trace, stack, layer)
-    tokens = names(trace.axes(found[0], sentence)["token"])
     check_size(len(tokens))
-    with chart_style([*tokens, trace.input]):
-        figure = Figure(figsize=(max(5.5, 1.4 + 0.42 * len(tokens)), 0.9 + 1.75 * len(found)), layout="constrained")
-        panels = figure.subplots(len(found), 1, squeeze=False, sharex=True)[:, 0]
-        for axes, point in zip(panels, found, strict=True):
-            x = trace[point][sentence].float()  # (T, W)
+    tokens = names(list(tokens))
+    with chart_style([*tokens, title]):
+        figure = Figure(figsize=(max(5.5, 1.4 + 0.42 * len(tokens)), 0.9 + 1.75 * len(gates)), layout="constrained")
+        panels = figure.subplots(len(gates), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, (gate, x) in zip(panels, gates.items(), strict=True):
             x = x[:, x.mean(dim=0).argsort(descending=True)]
             image = axes.imshow(x.T.numpy(), cmap=MAP, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
             mean = axes.twinx()
@@ -176,7 +189,7 @@ def gates(trace: Trace, stack: str | None, layer: int, sentence: int) -> Figure:
             mean.set(ylim=(0, 1), yticks=(0, 1))
             axes.set_ylabel("units", fontsize=8.5)
             axes.set_yticks([])
-            axes.set_title(f"{point.split('.')[-1]} gate")
+            axes.set_title(f"{gate} gate")
             for each in (axes, mean):
                 each.grid(visible=False)
                 each.tick_params(length=0)
@@ -186,8 +199,5 @@ def gates(trace: Trace, stack: str | None, layer: int, sentence: int) -> Figure:
         figure.colorbar(image, ax=panels, label="0: closed, 1: open (line: mean)", shrink=0.6).outline.set_visible(
             False
         )
-        figure.suptitle(
-            wrapped(f"{trace.input} · gates of {found[0].rsplit('.gates', 1)[0]}", 90),
-            fontsize=9.5, x=0.01, ha="left", parse_math=False,
-        )  # fmt: skip
+        figure.suptitle(wrapped(title, 90), fontsize=9.5, x=0.01, ha="left", parse_math=False)
     return figure

@@ -19,6 +19,7 @@ from glassformer.parts.embeddings import TiedHead
 from glassformer.parts.feedforward import gelu, gelu_tanh, relu, silu
 from glassformer.parts.lora import LoRALinear
 from glassformer.parts.norms import Scale
+from glassformer.parts.similarity import UnitLength
 
 Function = Callable[[Tensor], Tensor]
 IDLE = (nn.Identity, Dropout)  # parts that change nothing while a model is not trained
@@ -142,6 +143,8 @@ def norm_steps(norm: nn.Module, x: Tensor, at: int) -> list[Step]:
             found += _layer_norm(part, x, at)
         elif isinstance(part, nn.RMSNorm):
             found += _rms_norm(part, x, at)
+        elif isinstance(part, UnitLength):
+            found += _unit_length(x, at)
         elif isinstance(part, Scale):
             found.append(step("scaled", [Term(str(at), (float(x[at]), part.factor))], ("x", "factor")))
         elif isinstance(part, nn.Linear):
@@ -169,6 +172,12 @@ def _rms_norm(norm: nn.RMSNorm, x: Tensor, at: int) -> list[Step]:
     scale = 1 / math.sqrt(square.value + (norm.eps or 0.0))
     term = Term(str(at), (float(x[at]), scale, float(norm.weight.detach()[at])))
     return [square, step("RMS norm", [term], ("x", "1/√(mean square + ε)", "weight"))]
+
+
+def _unit_length(x: Tensor, at: int) -> list[Step]:
+    square = step("|x|²", products(range(len(x)), x, x), ("x", "x"))
+    term = Term(str(at), (float(x[at]), 1 / max(math.sqrt(square.value), 1e-12)))
+    return [square, step("unit length", [term], ("x", "1/|x|"))]
 
 
 @torch.no_grad()

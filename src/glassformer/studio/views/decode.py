@@ -18,10 +18,12 @@ import numpy as np
 
 from glassformer.decoding.paths import length_penalised
 from glassformer.decoding.tree import BeamTree, Fate
+from glassformer.errors import InputError
 from glassformer.looking.answer import Answer, Array
 from glassformer.looking.plots.choosing import name
+from glassformer.studio.items import item_of
 from glassformer.studio.views.traces import Reading, looked
-from glassformer.studio.views.view import Options, View
+from glassformer.studio.views.view import IMAGE, Options, View
 
 MOST = 1 << 19  # log-probabilities that are sent
 NODES = 2000  # of a tree
@@ -40,18 +42,21 @@ class Vocabulary(Options):
 
 def decode(run: Any, options: Decode) -> Answer:
     """The output of a run for a text, with all that it was chosen from."""
-    trace = looked(run, options)
-    scores = run.allowed(options.text, trace)  # (T, V)
+    trace, item = looked(run, options), item_of(run, options.text)
+    if run.extends and not options.length:
+        raise InputError("0 tokens are to be written after the text: choose more to see how they are chosen")
+    steps = run.steps(item, trace)
+    ids, scores = steps.tokens, steps.scores
     penalty = run.recipe.decode.length_penalty if options.length_penalty is None else options.length_penalty
-    written = [*trace["decoder.tokens"][0, 1:].tolist()]
-    ids = [*written, *([run.special.end] if len(written) < len(scores) else [])]
     chosen = scores.gather(1, scores.new_tensor(ids).long()[:, None])[:, 0]
+    reads = "decoder" if run.extends else "encoder"
     header = {
         "input": trace.input,
         "output": trace.output,
         "tokens": ids,
-        "texts": [name(text) for text in trace.tokens("written")[0]],
-        "source": [name(text) for text in trace.tokens("encoder")[0]],
+        "texts": [name(text) for text in steps.texts],
+        "source": [name(text) for text in trace.tokens(reads)[0]],
+        "first": len(run.read(item)) - 1 if run.extends else 0,
         "score": _finite(length_penalised(float(chosen.sum()), len(ids), penalty)),
         "log_probabilities": [_finite(value) for value in chosen.tolist()],
         "forced": len(options.prefix),
@@ -103,8 +108,8 @@ def vocabulary(run: Any, options: Vocabulary) -> Answer:
 
 
 def fits(run: Any) -> bool:
-    """Whether the run reads a text and writes one, by a search."""
-    return run.searches and not run.reads_images
+    """Whether the run writes a text, by a search or by drawing."""
+    return bool(run.searches)
 
 
-VIEWS = (View("decode", Decode, decode, fits), View("vocabulary", Vocabulary, vocabulary, fits))
+VIEWS = (View("decode", Decode, decode, fits, body=IMAGE), View("vocabulary", Vocabulary, vocabulary, fits))

@@ -46,7 +46,7 @@ def _output(asked: Output) -> Output:
 
 def _forced_anew(run: Any, output: Output) -> Forced:
     item = item_of(run, output.text)
-    if not output.decoding:
+    if not output.decoding or run.extends:  # what goes on where a text ends is no part of what is looked into
         found: Forced = run.forced(item)
         return found
     tokens = looked(run, Reading(**output.model_dump()), keep=["logits"])["decoder.tokens"][0]

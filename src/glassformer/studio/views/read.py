@@ -59,7 +59,8 @@ def read(run: Any, options: Read) -> Answer:
     else:  # over an image, all heads are shown at once
         found = window_of(trace, options.start, first) if face.header["picture"] is None else answer_of(trace, first)
     cut = run.recipe.data.max_tokens if run.cuts(item) else None
-    return Answer({**found.header, "cut": cut, **face.header}, {**found.arrays, **face.arrays})
+    begins = len(run.read(item)) - 1 if run.extends else 0  # the place whose candidates are those of the first step
+    return Answer({**found.header, "cut": cut, "begins": begins, **face.header}, {**found.arrays, **face.arrays})
 
 
 def weights(run: Any, options: Weights) -> Answer:

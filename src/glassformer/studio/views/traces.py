@@ -33,7 +33,10 @@ class HeadName(Options):
 
 
 class Attend(Options):
-    """Attention that is set by hand: at one step, heads read one token of the source."""
+    """Attention that is set by hand: at one step, heads read one token of the source.
+
+    Of a run that goes on where a text ends, a step is the place of the token that reads.
+    """
 
     step: Place
     key: Place
@@ -116,7 +119,7 @@ def _change(edit: Any, run: Any, how: Reading) -> None:
         except InputError:
             raise InputError(f"there is no head {each.head} in layer {each.layer} of {each.kind}") from None
     if (hand := how.attend) is not None:
-        names = _points(run, "decoder.cross", hand.layer, "weights")
+        names = _points(run, run.attention_kind, hand.layer, "weights")
         edit.attend(names, key=hand.key, query=hand.step, heads=hand.head, weight=hand.weight)
 
 

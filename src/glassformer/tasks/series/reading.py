@@ -18,7 +18,7 @@ from torch import Tensor
 
 from glassformer.data.examples import Series
 from glassformer.data.report import Report
-from glassformer.data.sources.series import CsvSource, read_series
+from glassformer.data.sources.series import CsvSource, read_pieces
 from glassformer.errors import DataError, InputError
 from glassformer.looking.patching import Forced
 from glassformer.looking.trace import Description
@@ -59,22 +59,22 @@ class SeriesRun(Run):
         try:
             if not hasattr(source, "time"):  # of simulated series: the file says itself which column its times are in
                 keys |= {key: each for key, each in (CsvSource.recognised([Path(name)]) or {}).items() if key == "time"}
-            found: list[Any] = [each for each, _ in read_series(Path(name), name, CsvSource(**keys), report)]
+            found = [pieces[-1][0] for pieces in read_pieces(Path(name), name, CsvSource(**keys), report)]
         except DataError as error:
             raise InputError(str(error)) from None
         if report.examples:
             raise InputError(report.examples[0])
         if not found:
             raise InputError(f"{name}: holds no row")
-        pieces = {each.name.rpartition(" (")[0] or each.name: each for each in found}  # the last after a gap
-        return [self.last(each) for each in pieces.values()]
+        return [self.last(each) for each in found if isinstance(each, Series)]
 
     def last(self, given: Any) -> Series:
         """The last window of a series, or of rows of numbers (T, C)."""
         series = given if isinstance(given, Series) else self._of_rows(given)
         window = self.task.window
         if len(series.values) < window:
-            raise InputError(f"{series.name} has {len(series.values):,} steps: this run reads {window:,}")
+            steps = "1 step" if len(series.values) == 1 else f"{len(series.values):,} steps"
+            raise InputError(f"{series.name} has {steps}: this run reads {window:,}")
         last = series.part(len(series.values) - window, len(series.values))
         if np.isnan(self.history([last])).all():
             raise InputError(f"{series.name}: none of the last {window:,} steps has a value")

@@ -19,12 +19,13 @@ from torch import Tensor, nn
 
 from glassformer.data import BadRow, Columns, Context, Corpus, Encode, Rows
 from glassformer.data.encoding import PairEncoder
+from glassformer.data.planning import Grid
 from glassformer.evaluation import check_rouge
 from glassformer.models import EncoderDecoder
 from glassformer.recipe import Data, Recipe
 from glassformer.recipe.values import Fraction, Word
 from glassformer.tasks.gathering import gathered
-from glassformer.tasks.losses import consistent_loss, sequence_loss
+from glassformer.tasks.losses import IGNORED, consistent_loss, sequence_loss
 from glassformer.tasks.protocol import Learner, Loss, Tensors
 from glassformer.tasks.run import Run
 from glassformer.tasks.task import Task
@@ -52,6 +53,25 @@ class PairBatch(Tensors):
     rows: Tensor  # (B), which pairs these are
     source_tokens: int  # without padding
     targets: int  # target tokens without padding, the end counted
+
+    axes: ClassVar[Mapping[str, str]] = {
+        "source": "BS",
+        "source_mask": "BS",
+        "target_in": "BT",
+        "target_out": "BT",
+        "target_mask": "BT",
+        "rows": "B",
+    }
+
+    def fitted(self, grid: Grid) -> PairBatch:
+        """The same in one of few shapes: all places are targets, and padding is one that does not count.
+
+        A row of padding has a token to read, as all sentences have.
+        """
+        padded = super().fitted(grid)
+        padded.source_mask[len(self.source) :, 0] = True
+        right = padded.target_out.where(padded.target_mask, IGNORED)
+        return replace(padded, target_out=right, targets=right.numel(), source_tokens=padded.source.numel())
 
     @property
     def tokens(self) -> int:

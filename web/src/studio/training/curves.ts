@@ -166,7 +166,7 @@ export function doing(course: Course): string {
   const last = Math.max(0, ...Object.values(course.series).map((each) => each.steps.at(-1) ?? 0));
   const of = course.steps ? ` of ${course.steps.toLocaleString("en")}` : "";
   const step = `step ${last.toLocaleString("en")}${of}`;
-  if (course.quiet === null) return course.training ? "training begins" : "nothing was measured yet";
+  if (course.quiet === null) return course.training ? "training begins" : "no measurements";
   if (!course.training) return `${step}, ended ${ago(course.quiet)} ago`;
   return course.quiet > 600 ? `${step}, last heard of ${ago(course.quiet)} ago` : `${step}, training now`;
 }

@@ -7,7 +7,8 @@ export interface PackedDecoding {
   output: string;
   tokens: number[]; // of the output; the last may be the end
   texts: string[];
-  source: string[];
+  source: string[]; // all that is read: of a run that goes on where a text ends, also what it wrote
+  first: number; // of such a run: the place of the token after which the first one is written
   score: number | null; // log p, divided by the length to the power of the length penalty
   log_probabilities: (number | null)[];
   forced: number; // how many of them were given

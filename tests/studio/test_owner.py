@@ -1,0 +1,65 @@
+"""The owner of the models: whoever has gone leaves nothing behind."""
+
+import asyncio
+import gc
+import time
+from typing import Any
+
+import pytest
+
+from glassformer.studio.owner import REPLACED, Owner
+from glassformer.studio.refusals import Refused
+
+
+def test_a_browser_that_goes_as_its_question_is_replaced_leaves_no_complaint() -> None:
+    complaints: list[dict[str, Any]] = []
+
+    async def asked() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
+        owner, held = Owner(), asyncio.Event()
+
+        async def gone() -> bool:
+            newer.append(asyncio.ensure_future(owner.do("view", lambda: "newer")))
+            await asyncio.sleep(0.05)  # in which the older one is told that it was replaced
+            return True
+
+        newer: list[asyncio.Future[Any]] = []
+
+        def hold() -> None:
+            loop.call_soon_threadsafe(held.set)
+            _wait()
+
+        blocked = asyncio.ensure_future(owner.do("first", hold))
+        await held.wait()
+        with pytest.raises((asyncio.CancelledError, Refused)):
+            await owner.do("view", lambda: "older", gone)
+        await blocked
+        assert await newer[0] == "newer"
+        owner.end()
+
+    asyncio.run(asked())
+    gc.collect()
+    assert not complaints
+
+
+def _wait() -> None:
+    time.sleep(0.6)  # longer than it takes to notice that a browser has gone
+
+
+def test_a_newer_question_takes_the_place_of_one_that_waits() -> None:
+    async def asked() -> tuple[Any, Any]:
+        owner = Owner()
+        blocked = asyncio.ensure_future(owner.do("first", _wait))
+        await asyncio.sleep(0.05)
+        older = asyncio.ensure_future(owner.do("view", lambda: "older"))
+        await asyncio.sleep(0.05)
+        newer = await owner.do("view", lambda: "newer")
+        await blocked
+        owner.end()
+        return (await asyncio.gather(older, return_exceptions=True))[0], newer
+
+    older, newer = asyncio.run(asked())
+    assert isinstance(older, Refused)
+    assert REPLACED in str(older)
+    assert newer == "newer"
