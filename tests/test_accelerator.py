@@ -122,7 +122,7 @@ def test_decoding_gives_the_same_tokens_as_on_the_cpu() -> None:
     assert sampled == [each.tokens for each in gf.sample(there, *inputs, limits=LIMITS, seed=7)]
 
 
-FAMILIES = {
+FAMILIES: dict[str, Any] = {
     "transformer": lambda: gf.transformer(60, width=64, heads=4, layers=2, hidden=128, tie_output=False),
     "rotary": lambda: gf.transformer(60, 64, 4, 2, 128, tie_output=False, positions=rotary, key_value_heads=2),
     "alibi": lambda: gf.transformer(60, 64, 4, 2, 128, tie_output=False, positions=alibi),
@@ -201,9 +201,9 @@ def test_a_steps_own_kernel_takes_in_what_attention_in_the_open_does() -> None:
         exact = attention(query, keys, values, Mask(mask))[0]
         count = torch.tensor([filled], device="cuda")
         source = torch.arange(160, device="cuda") < torch.tensor([[5], [160], [77]], device="cuda")
-        crossed = attention(query, *store, padding(source))[0]
+        crossed = attention(query, store[0], store[1], padding(source))[0]
         for dtype, near in ((torch.float32, 2e-5), (torch.bfloat16, 5e-2), (torch.float16, 8e-3)):
-            q, *both = (x.to(dtype) for x in (query, *new, *store))
+            q, *both = (x.to(dtype, copy=True) for x in (query, *new, *store))  # copies, since slots are written
             step = Mask(seen[:, None], filled=count)
             assert suits_step(q, both[2], step)
             taken = step_attention(q, both[2], both[3], step, None, (both[0], both[1]))
@@ -213,7 +213,7 @@ def test_a_steps_own_kernel_takes_in_what_attention_in_the_open_does() -> None:
                 assert torch.equal(written[:, :, filled : filled + beams], one)
             every = Mask(source[:, None, None], filled=torch.tensor([160], device="cuda"))
             both = [x.to(dtype) for x in store]
-            taken = step_attention(q, *both, every, None)
+            taken = step_attention(q, both[0], both[1], every, None)
             assert taken is not None
             torch.testing.assert_close(taken.float(), crossed, atol=near, rtol=near)
 

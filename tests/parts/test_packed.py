@@ -9,7 +9,8 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import GlassformerError
-from glassformer.parts import PackedLinear, TiedHead
+from glassformer.parts import PackedLinear, TiedHead, guard
+from glassformer.parts.inference import JoinedLinear, join, together
 
 LIMITS = gf.Limits(start=1, end=2, max_length=8)
 
@@ -46,3 +47,41 @@ def test_saving_a_packed_model_is_refused_in_a_sentence_and_copying_it_is_not() 
     assert isinstance(model.head, PackedLinear)
     assert copy.copy(model.head) is model.head
     assert copy.copy(model).head is copy.deepcopy(model).head is model.head
+
+
+def test_joined_parts_give_what_each_gives_alone() -> None:
+    torch.manual_seed(0)
+    weight, bias, x = torch.randn(12, 6), torch.randn(12), torch.randn(2, 3, 6)
+    for with_bias in (bias, None):
+        joint = weight, with_bias
+        parts = [JoinedLinear(joint, 0, 4), JoinedLinear(joint, 4, 2), JoinedLinear(joint, 6, 6)]
+        for some in (parts, parts[1:], parts[:1]):
+            for one, other in zip(together(x, *some), some, strict=True):
+                torch.testing.assert_close(one, other(x))
+        moved = [part.double() for part in parts]
+        assert moved[0].joint is None
+        assert together(x.double(), *moved)[1].dtype == torch.float64
+
+
+def test_queries_keys_and_values_are_joined_to_one_product() -> None:
+    torch.manual_seed(0)
+    model = gf.transformer(50, width=16, heads=2, layers=1, hidden=24, tie_output=False).eval()
+    joined = join(copy.deepcopy(model), "cpu")
+    attention = joined.decoder.blocks[0].self_attention.part
+    views = together(torch.randn(1, 2, 16), attention.query, attention.key, attention.value)
+    assert len({view.untyped_storage().data_ptr() for view in views}) == 1
+    source, keep = gf.pad([[5, 6, 7], [8, 9]])
+    found = [gf.beam_search(each, source, keep, limits=LIMITS, width=3) for each in (model, joined)]
+    assert [best.tokens for best, *_ in found[0]] == [best.tokens for best, *_ in found[1]]
+
+
+def test_a_kernel_that_cannot_be_compiled_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(guard._state, "usable", True)
+
+    def launch() -> int:
+        raise OSError("no C compiler")
+
+    with pytest.warns(UserWarning, match="no C compiler"):
+        assert guard.guarded(launch) is None
+    assert not guard.usable()
+    assert guard.guarded(lambda: 3) == 3

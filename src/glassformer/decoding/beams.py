@@ -174,6 +174,8 @@ class Beams(Tables):
 
     def _collected(self, new: Tensor, finished: Tensor) -> tuple[Tensor, Tensor]:
         """Scores and places of the best finished outputs, (B, N) each, among them those of this step, (B, k)."""
+        if not new.is_cuda and not bool(finished.any()):  # on a CPU, asking is cheaper than sorting
+            return self.best_scores, self.best_places
         new = new.masked_fill(~finished | self.done[:, None], -torch.inf)
         ranks = torch.arange(new.shape[1], device=new.device)
         places = (self.step * self.rules.candidates + ranks).expand_as(new)
@@ -262,7 +264,8 @@ class Beams(Tables):
         chosen = torch.tensor(rows).to(self.tokens.device)
         some = [x.index_select(0, chosen) for x in (self.best_scores, self.best_places)]
         some += [x[:length].index_select(1, chosen) for x in (self.codes, self.each, self.totals, self.ranks)]
-        record = Record(*(x.cpu().numpy() for x in some), self.rules.width)
+        scores, places, codes, each, totals, ranks = (x.cpu().numpy() for x in some)
+        record = Record(scores, places, codes, each, totals, ranks, self.rules.width)
         return hypotheses(record, self.rules.limits.ends)
 
 

@@ -16,7 +16,8 @@ B sentences, k beams, N slots, S source length
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from glassformer.decoding.loop import Eager, Job, Rows, Runner, SomeSearch
 from glassformer.decoding.protocol import evaluating
 from glassformer.parts.cache import DecoderState
+from glassformer.parts.checks import reading_nothing
 from glassformer.parts.fixed_cache import FixedState, fixable
 from glassformer.parts.lora import LoRALinear
 from glassformer.parts.observing import Observable
@@ -207,10 +209,11 @@ def _capture(
 
 def graph_of(step: Callable[[], None], pool: Any) -> Callable[[], None]:
     """Work that was done once as a graph, which takes memory from a pool."""
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        step()  # libraries set up their workspaces for this stream
+    with torch.cuda.stream(stream), reading_nothing():
+        with _never_waiting():  # a capture that fails would leave PyTorch's random numbers unusable: so it is not begun
+            step()  # libraries set up their workspaces for this stream, too
         torch.cuda.synchronize()
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
@@ -219,6 +222,17 @@ def graph_of(step: Callable[[], None], pool: Any) -> Callable[[], None]:
             graph.capture_end()
     torch.cuda.current_stream().wait_stream(stream)
     return graph.replay
+
+
+@contextmanager
+def _never_waiting() -> Iterator[None]:
+    """Make whatever waits for the device an error."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 class Captured(Runner):
@@ -236,7 +250,7 @@ class Captured(Runner):
     @property
     def _free(self) -> int:
         """For how many more steps there are slots."""
-        return (self.bucket.sizes[1] - self.used) // self.beams
+        return int(self.bucket.sizes[1] - self.used) // self.beams
 
     def step(self) -> None:
         self.bucket.replay()

@@ -27,7 +27,7 @@ def largest(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if total < LEAST or 4 * count > groups:
         values, places = x.topk(min(count, total), dim=-1)
         return values, places
-    maxima = x[..., : total - rest].unflatten(-1, (GROUP, groups)).amax(dim=-2)  # (…, M)
+    maxima = x[..., : total - rest].reshape(*x.shape[:-1], GROUP, groups).amax(dim=-2)  # (…, M)
     chosen = maxima.topk(count, dim=-1, sorted=False).indices[..., None]
     places = (chosen + groups * torch.arange(GROUP, device=x.device)).flatten(-2)
     if rest:  # the last few form no group: all of them are looked at

@@ -201,9 +201,14 @@ class Scorer:
         """Write -inf for tokens that are never allowed, and for the end before the least length."""
         if len(self._suppressed):
             scores.index_fill_(-1, self._suppressed, -torch.inf)
-        if self.limits.min_length:
-            ends = scores.index_select(-1, self.ends).masked_fill(step < bounds[:1], -torch.inf)
+        if not self.limits.min_length:
+            return
+        early = step < bounds[:1]
+        if scores.is_cuda:
+            ends = scores.index_select(-1, self.ends).masked_fill(early, -torch.inf)
             scores.index_copy_(-1, self.ends, ends)
+        elif early:
+            scores.index_fill_(-1, self.ends, -torch.inf)
 
     def _look_back(self, scores: Tensor, history: Tensor) -> None:
         """Write -inf for tokens that the history (B, k, H) does not allow."""

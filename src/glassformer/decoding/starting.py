@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from glassformer.decoding import capturing
 from glassformer.decoding.protocol import Generator, evaluating
 from glassformer.parts.cache import Cache, DecoderState, KeyValues
+from glassformer.parts.fixed_cache import fixable
 from glassformer.parts.masks import padding
+from glassformer.parts.positions import reserve
 
 
 @dataclass
@@ -86,10 +88,10 @@ def _capture(model: Any, parts: list[nn.Module], tokens: Tensor, sizes: tuple[in
             reading.state = states[0]
 
     try:
-        if not capturing.reserve(parts, sizes[1]):
+        if not reserve(parts, sizes[1]):
             return None
         read()
-        if not capturing.fixable(states[0]) or states[0].slots or states[0].first is not None:
+        if not fixable(states[0]) or states[0].slots or states[0].first is not None:
             return None
         reading = Reading(source, keep, states[0], read)
         if tokens.is_cuda:

@@ -244,7 +244,7 @@ class MultiHeadAttention(Observable):
         taken = self.seen("heads", taken)
         return self.seen("output", self.output(taken.transpose(1, 2).flatten(2)))  # (B, T, D)
 
-    def _step(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, cache: Cache | None) -> Tensor | None:
+    def _step(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, cache: object) -> Tensor | None:
         """What each beam takes in, in a decoding step in fixed memory: (B, H, k, K), if there is a kernel for it."""
         if isinstance(cache, FixedCache):
             return step_attention(query, *cache.stores(key, value), mask or Mask(), self.scale, (key, value))

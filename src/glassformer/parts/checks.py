@@ -6,10 +6,16 @@ accelerator would stop it in the middle of training; decoding, which starts once
 B batch, T length
 """
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
 from glassformer.errors import ConfigurationError, InputError
+
+_now = threading.local()
 
 
 def check_positive(**numbers: int) -> None:
@@ -68,5 +74,19 @@ def check_keep(keep: Tensor, tokens: Tensor, what: str = "source_mask", anywhere
 def readable(values: Tensor, anywhere: bool = False) -> bool:
     """Whether values may be looked at: on the CPU, where that costs nothing, or on request."""
     here = values.device.type == "cpu" or (anywhere and values.device.type != "meta")
-    capturing = values.is_cuda and torch.cuda.is_current_stream_capturing()
-    return here and not capturing and not torch.compiler.is_compiling()
+    return here and not unread() and not torch.compiler.is_compiling()
+
+
+@contextmanager
+def reading_nothing() -> Iterator[None]:
+    """Look at no values meanwhile, in this thread: who captures a CUDA graph has checked them before."""
+    before, _now.unread = unread(), True
+    try:
+        yield
+    finally:
+        _now.unread = before
+
+
+def unread() -> bool:
+    """Whether no values may be looked at."""
+    return getattr(_now, "unread", False)

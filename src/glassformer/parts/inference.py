@@ -18,7 +18,7 @@ B batch, T length, D inputs, F outputs
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import torch
 import torch.nn.functional as F
@@ -138,20 +138,19 @@ class JoinedLinear(Unsaveable):
         return F.linear(x, self.weight, self.bias)
 
 
-def join(model: Model) -> Model:
-    """The model with the queries, keys and values of its attentions joined, where they are plain linear parts."""
+def join(model: Model, device: str = "cuda") -> Model:
+    """The model with queries, keys and values of its attentions joined, where they are plain and on such a device."""
     for part in model.modules():
-        three = [getattr(part, name, None) for name in ("query", "key", "value")]
-        if not all(type(each) is nn.Linear and each.weight.is_cuda for each in three):
+        three: list[Any] = [getattr(part, name, None) for name in ("query", "key", "value")]
+        if not all(type(each) is nn.Linear and each.weight.device.type == device for each in three):
             continue
         first, *others = three
         if any(_layout(each) != _layout(first) for each in others):
             continue
-        weight = torch.cat([each.weight.detach() for each in three])
         bias = None if first.bias is None else torch.cat([each.bias.detach() for each in three])
-        place = 0
+        joint, place = (torch.cat([each.weight.detach() for each in three]), bias), 0
         for name, each in zip(("query", "key", "value"), three, strict=True):
-            setattr(part, name, JoinedLinear((weight, bias), place, each.out_features))
+            setattr(part, name, JoinedLinear(joint, place, each.out_features))
             place += each.out_features
     return model
 
@@ -174,7 +173,7 @@ def together(x: Tensor, *parts: nn.Module) -> list[Tensor]:
         weight, bias = joined[0].joint
         rows = slice(joined[0].first, joined[-1].first + joined[-1].outputs)
         y = F.linear(x, weight[rows], None if bias is None else bias[rows])
-        return list(y.split([part.outputs for part in joined], dim=-1))
+        return list(torch.split(y, [part.outputs for part in joined], dim=-1))
     if not isinstance(first, Int8Linear):
         return [part(x) for part in parts]
     whole = _rounded(x)

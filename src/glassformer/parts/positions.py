@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, InputError
-from glassformer.parts.checks import check_positive
+from glassformer.parts.checks import check_positive, unread
 
 Position = int | Tensor | None
 EmbeddingPositions = Callable[[Tensor, Position], Tensor]  # adds to vectors (B, T, D) where they stand
@@ -250,10 +250,10 @@ def restarting(documents: Tensor) -> Tensor:
 def _highest(position: Position, length: int) -> int:
     """The highest position of all tokens. A tensor on an accelerator is waited for; the other forms cost nothing.
 
-    While a CUDA graph is captured nothing can be waited for: who captures has called `reserve`.
+    Nothing is waited for while a CUDA graph is captured: who captures has called `reserve`.
     """
     if isinstance(position, Tensor):
-        if position.is_cuda and torch.cuda.is_current_stream_capturing():
+        if unread():
             return 0
         lowest, highest = (int(bound) for bound in position.aminmax())
     else:
