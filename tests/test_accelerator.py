@@ -23,7 +23,6 @@ from glassformer.models import gpt2, llama, t5
 from glassformer.parts import ALiBi, Mask, MultiHeadAttention, Rotary, attention, causal, fused_attention, padding
 from glassformer.parts.schemes import alibi, rotary
 from glassformer.parts.short_attention import suits
-from glassformer.parts.step_attention import step_attention, suits_step
 from glassformer.tasks.losses import IGNORED, consistent_loss, smoothed
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.translation import PairBatch, translation_loss
@@ -180,42 +179,6 @@ def test_captured_decoding_gives_the_same_tokens_as_eager_decoding() -> None:
             store = capturing.stores[model]
             assert store.buckets, name
             assert not store.refused, name
-
-
-def test_a_steps_own_kernel_takes_in_what_attention_in_the_open_does() -> None:
-    torch.manual_seed(0)
-    torch.backends.cuda.matmul.allow_tf32 = False
-    for heads, groups, width, beams, filled in (
-        (4, 4, 64, 5, 70),
-        (6, 2, 40, 1, 0),
-        (2, 1, 16, 3, 64),
-        (2, 2, 128, 20, 9),
-    ):
-        query = torch.randn(3, beams, heads * width, device="cuda").view(3, beams, heads, width).transpose(1, 2)
-        new = [torch.randn(3, groups, beams, width, device="cuda") for _ in range(2)]
-        store = [torch.randn(3, groups, 160, width, device="cuda") for _ in range(2)]
-        seen = torch.rand(3, beams, 160, device="cuda") > 0.5
-        own = torch.eye(beams, dtype=torch.bool, device="cuda").expand(3, -1, -1)
-        keys, values = (torch.cat((old[:, :, :filled], one), dim=2) for old, one in zip(store, new, strict=True))
-        mask = torch.cat((seen[..., :filled], own), dim=2)[:, None]
-        exact = attention(query, keys, values, Mask(mask))[0]
-        count = torch.tensor([filled], device="cuda")
-        source = torch.arange(160, device="cuda") < torch.tensor([[5], [160], [77]], device="cuda")
-        crossed = attention(query, store[0], store[1], padding(source))[0]
-        for dtype, near in ((torch.float32, 2e-5), (torch.bfloat16, 5e-2), (torch.float16, 8e-3)):
-            q, *both = (x.to(dtype, copy=True) for x in (query, *new, *store))  # copies, since slots are written
-            step = Mask(seen[:, None], filled=count)
-            assert suits_step(q, both[2], step)
-            taken = step_attention(q, both[2], both[3], step, None, (both[0], both[1]))
-            assert taken is not None
-            torch.testing.assert_close(taken.float(), exact, atol=near, rtol=near)
-            for written, one in zip(both[2:], both[:2], strict=True):
-                assert torch.equal(written[:, :, filled : filled + beams], one)
-            every = Mask(source[:, None, None], filled=torch.tensor([160], device="cuda"))
-            both = [x.to(dtype) for x in store]
-            taken = step_attention(q, both[0], both[1], every, None)
-            assert taken is not None
-            torch.testing.assert_close(taken.float(), crossed, atol=near, rtol=near)
 
 
 def test_the_likeliest_tokens_are_those_of_all_scores() -> None:

@@ -3,7 +3,7 @@
 Of each step it keeps the candidates that it considered, each with its parent, and which of them are the next beams. A
 finished output is a place in these tables: its tokens are found by following the parents back (`hypotheses`).
 
-B sentences, k beams, C candidates, V vocabulary, N finished outputs, t steps
+B sentences, k beams, C candidates, V vocabulary, N finished outputs, t steps, H tokens that rules look back at
 """
 
 from __future__ import annotations
