@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -67,7 +68,8 @@ def test_queries_keys_and_values_are_joined_to_one_product() -> None:
     torch.manual_seed(0)
     model = gf.transformer(50, width=16, heads=2, layers=1, hidden=24, tie_output=False).eval()
     joined = join(copy.deepcopy(model), "cpu")
-    attention = joined.decoder.blocks[0].self_attention.part
+    decoder: Any = joined.decoder
+    attention = decoder.blocks[0].self_attention.part
     views = together(torch.randn(1, 2, 16), attention.query, attention.key, attention.value)
     assert len({view.untyped_storage().data_ptr() for view in views}) == 1
     source, keep = gf.pad([[5, 6, 7], [8, 9]])

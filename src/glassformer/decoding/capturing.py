@@ -250,7 +250,8 @@ class Captured(Runner):
     @property
     def _free(self) -> int:
         """For how many more steps there are slots."""
-        return int(self.bucket.sizes[1] - self.used) // self.beams
+        free: int = (self.bucket.sizes[1] - self.used) // self.beams
+        return free
 
     def step(self) -> None:
         self.bucket.replay()

@@ -1,7 +1,8 @@
 """Attention in a decoding step on a GPU: few queries, many slots, a mask that says which slots a beam descends from.
 
 PyTorch's fused kernels are made for many queries; for a step they are five launches each, masks and copies included.
-Where Triton is installed (it comes with PyTorch's CUDA builds), a step has a kernel of its own.
+Where Triton is installed (it comes with PyTorch's CUDA builds), a step has a kernel of its own. Before it is first used
+for some sizes, it has to give what attention in the open gives, on this machine.
 
 B sentences, k beams, H heads, G key-value heads, N slots, K head width
 """
@@ -9,15 +10,20 @@ B sentences, k beams, H heads, G key-value heads, N slots, K head width
 from __future__ import annotations
 
 import math
+import warnings
 
 import torch
 from torch import Tensor
 
+from glassformer.parts.checks import unread
 from glassformer.parts.guard import guarded, usable
 from glassformer.parts.masks import Mask
 
 MOST_BEAMS = 32
 WIDEST = 256  # features of a head
+NEAR = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}  # how near it has to be
+
+_proofs: dict[tuple[object, ...], bool] = {}
 
 
 def suits_step(query: Tensor, value: Tensor, mask: Mask | None) -> bool:
@@ -33,6 +39,7 @@ def suits_step(query: Tensor, value: Tensor, mask: Mask | None) -> bool:
         and value.dtype in (torch.float16, torch.bfloat16, torch.float32)
         and query.stride(3) == 1
         and usable()
+        and _proven(query, value)
     )
 
 
@@ -55,3 +62,44 @@ def step_attention(
         return step_kernels.attend(query, key, value, seen[:, 0], filled, scale, new)
 
     return guarded(attend)
+
+
+def _proven(query: Tensor, value: Tensor) -> bool:
+    """Whether the kernel is right for queries (B, H, k, K) and values (B, G, N, K) of these sizes."""
+    sizes = *query.shape[1:], value.shape[1], value.dtype, value.device
+    if sizes not in _proofs:
+        if unread():  # too late to try
+            return False
+        _proofs[sizes] = all(proof(query[:2], value[:2], own) for own in (True, False))
+        if not _proofs[sizes] and usable():
+            warnings.warn(f"the kernel for decoding steps is wrong for {sizes}: it is not used", stacklevel=2)
+    return _proofs[sizes]
+
+
+def proof(query: Tensor, value: Tensor, own: bool) -> bool:
+    """Whether the kernel gives what attention in the open gives, for random numbers in the sizes of these tensors."""
+    (sentences, heads, beams, width), groups, dtype, device = query.shape, value.shape[1], value.dtype, value.device
+    draw, slots, filled = torch.Generator(device).manual_seed(0), 160, 130
+
+    def random(*size: int) -> Tensor:
+        return torch.randn(*size, generator=draw, device=device).to(dtype)
+
+    q = random(sentences, beams, heads, width).transpose(1, 2)
+    store, new = (tuple(random(sentences, groups, n, width) for _ in range(2)) for n in (slots, beams))
+    seen = torch.rand(sentences, beams if own else 1, slots, generator=draw, device=device) > 0.5
+    seen[..., 0] = True
+    keys, values = (x[:, :, :filled].clone() for x in store)
+    allowed = seen[..., :filled]
+    if own:
+        keys, values = (torch.cat(pair, dim=2) for pair in zip((keys, values), new, strict=True))
+        itself = torch.eye(beams, dtype=torch.bool, device=device).expand(sentences, -1, -1)
+        allowed = torch.cat((allowed, itself), dim=2)
+    mask = Mask(seen[:, None], filled=torch.full((1,), filled, device=device))
+    taken = step_attention(q, *store, mask, None, new if own else None)
+    if taken is None:
+        return False
+    keys, values = (x.float().repeat_interleave(heads // groups, dim=1) for x in (keys, values))
+    scores = (q.float() @ keys.transpose(-2, -1) / math.sqrt(width)).masked_fill(~allowed[:, None], -torch.inf)
+    right = torch.allclose(taken.float(), scores.softmax(dim=-1) @ values, atol=NEAR[dtype], rtol=NEAR[dtype])
+    places = slice(filled, filled + beams)
+    return right and (not own or all(torch.equal(x[:, :, places], y) for x, y in zip(store, new, strict=True)))
