@@ -85,7 +85,8 @@ def proof(query: Tensor, value: Tensor, own: bool) -> bool:
         return torch.randn(*size, generator=draw, device=device).to(dtype)
 
     q = random(sentences, beams, heads, width).transpose(1, 2)
-    store, new = (tuple(random(sentences, groups, n, width) for _ in range(2)) for n in (slots, beams))
+    store = random(sentences, groups, slots, width), random(sentences, groups, slots, width)
+    new = random(sentences, groups, beams, width), random(sentences, groups, beams, width)
     seen = torch.rand(sentences, beams if own else 1, slots, generator=draw, device=device) > 0.5
     seen[..., 0] = True
     keys, values = (x[:, :, :filled].clone() for x in store)
@@ -95,7 +96,7 @@ def proof(query: Tensor, value: Tensor, own: bool) -> bool:
         itself = torch.eye(beams, dtype=torch.bool, device=device).expand(sentences, -1, -1)
         allowed = torch.cat((allowed, itself), dim=2)
     mask = Mask(seen[:, None], filled=torch.full((1,), filled, device=device))
-    taken = step_attention(q, *store, mask, None, new if own else None)
+    taken = step_attention(q, store[0], store[1], mask, None, new if own else None)
     if taken is None:
         return False
     keys, values = (x.float().repeat_interleave(heads // groups, dim=1) for x in (keys, values))
