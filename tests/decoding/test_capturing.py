@@ -189,15 +189,15 @@ def test_buckets_are_used_again_by_smaller_batches_and_other_lengths(fixed: list
 def test_new_weights_in_the_same_place_are_read_and_moved_ones_are_captured_again(
     fixed: list[capturing.Bucket],
 ) -> None:
-    model, other = talker(1), talker(2)
+    model: Any = talker(1)
+    other = talker(2)
     inputs = pad([[2, 3], [4]])
     greedy(model, *inputs, limits=LIMITS)
     model.load_state_dict(other.state_dict())
     expected = [each.tokens for each in greedy(other, *inputs, limits=LIMITS)]
     assert [each.tokens for each in greedy(model, *inputs, limits=LIMITS)] == expected
     made = len(fixed)
-    head: Any = model.head
-    head.weight = torch.nn.Parameter(head.weight.detach().clone())
+    model.head.weight = torch.nn.Parameter(model.head.weight.detach().clone())
     assert [each.tokens for each in greedy(model, *inputs, limits=LIMITS)] == expected
     assert len(fixed) == made + 1
 
@@ -292,7 +292,8 @@ def test_outputs_that_are_not_finite_do_not_spoil_the_next_decoding(fixed: list[
     searched = beam_search(model, *inputs, limits=LIMITS)
     with torch.no_grad():
         bias[3] = torch.nan
-    for decode in (greedy, sample, beam_search):
+    decoders: list[Any] = [greedy, sample, beam_search]
+    for decode in decoders:
         with pytest.raises(NonFiniteError, match="sentence 0"):
             decode(model, *inputs, limits=LIMITS)
     with torch.no_grad():
