@@ -50,7 +50,7 @@ def run(trial: Trial, steps: int = 400, layers: int = 4) -> Finding:
         for seed, results in zip(seeds, found.results, strict=True):
             rows += [{"variant": name, "rate": found.rate, "seed": seed, **each} for each in results]
     right = rows.spreads("right", by=("variant", "skipped"))
-    change = rows.where(variant=WITH).spreads("added", by="skipped")
+    change = Rows(row for row in rows.where(variant=WITH) if row["skipped"]).spreads("added", by="skipped")
     facts: dict[str, float] = {}
     best = {}
     for name in VARIANTS:
