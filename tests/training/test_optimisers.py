@@ -125,3 +125,12 @@ def test_muon_takes_the_matrices_of_blocks_only(tie: bool) -> None:
     assert len(muons) == 6 + 10  # an encoder block's matrices and a decoder block's
     assert muons.isdisjoint(adam.named)
     assert ("head.weight" in adam.named) == (not tie)
+
+
+def test_muon_has_nothing_to_do_where_no_matrix_is_in_a_block() -> None:
+    net = nn.Embedding(5, 4)
+    chosen = optimiser(net, options(optimiser="muon", lr=0.1))
+    before = net.weight.detach().clone()
+    fill(net, 0)
+    chosen.prepare(torch.tensor(1.0), GOOD)(1.0)
+    assert not torch.equal(net.weight, before)

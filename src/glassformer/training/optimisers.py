@@ -160,17 +160,17 @@ class Muon:
     def _update(self, momenta: list[Tensor], directions: list[Tensor], bad: Tensor, lr_factor: Factor) -> None:
         good = ~bad
         move, shrink = good * (-self.lr * lr_factor), 1 - good * (self.lr * lr_factor * self.weight_decay)
-        torch._foreach_copy_(self.momenta, momenta)  # in the same memory, for graphs that read it
-        for stack, direction in zip(self.stacks, directions, strict=True):
+        for stack, own, momentum, direction in zip(self.stacks, self.momenta, momenta, directions, strict=True):
+            own.copy_(momentum)  # in the same memory, for graphs that read it
             parameters: list[Tensor] = list(stack.values())
             factors = [math.sqrt(max(1, parameter.shape[0] / parameter.shape[1])) for parameter in parameters]
             updates = [
                 sharded(_as_stored(parameter, one) * factor, parameter)
                 for parameter, one, factor in zip(parameters, direction.mul_(move), factors, strict=True)
             ]
-            learning = [parameter for parameter in parameters if parameter.grad is not None]
+            learning = [local(parameter) for parameter in parameters if parameter.grad is not None]
             if self.weight_decay and learning:
-                torch._foreach_mul_(learning, [shrink.to(each.dtype) for each in learning])
+                torch._foreach_mul_(learning, [shrink] * len(learning))
             torch._foreach_add_(parameters, updates)
 
     def state(self) -> dict[str, Tensor]:
