@@ -97,13 +97,14 @@ class Trainer:
         compiled = compiles(options, captured)
         if compiled:
             objective.compile_parts(whole=self.device.type == "cpu" and not self.distribution.sharded)
+        wrapped = self.distribution.wrap(objective, objective.blocks)  # which may replace the parameters
         self._optimiser = optimiser(model, options)
         self._unfreezing = Unfreezing(model, unfreeze) if unfreeze else None
         self._average = MovingAverage(model, options.ema) if options.ema else None
         self._folder, self._checkpoints = folder, Checkpoints(folder, max(options.keep, options.average))
         self._meter, self._pace, self._signals, self._clock = Meter(self.device), Pace(clock), SignalListener(), clock
         setting = Setting(
-            self.distribution.wrap(objective, objective.blocks),
+            wrapped,
             [parameter for parameter in model.parameters() if parameter.requires_grad],
             self._optimiser,
             self.distribution,
