@@ -13,7 +13,7 @@ import glassformer as gf
 from glassformer.data.planning import Grid
 from glassformer.models import gpt2
 from glassformer.recipe import Train
-from glassformer.tasks.gathering import TokenBatch, token_loss
+from glassformer.tasks.gathering import TextBatch, TokenBatch, token_loss
 from glassformer.tasks.losses import IGNORED, smoothed
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.translation import PairBatch, translation_loss
@@ -146,6 +146,12 @@ def test_next_tokens_in_few_shapes_have_the_same_loss() -> None:
     torch.testing.assert_close(objective(fitted), objective(batch), rtol=1e-5, atol=1e-4)
     few = TokenBatch(text, text, mask & (torch.arange(5) == 0), None, 10, 3, mask)
     assert few.fitted(GRID) is few  # most tokens have no label
+
+
+def test_a_batch_without_axes_keeps_its_shape() -> None:
+    text, mask = gf.pad([[5, 6, 7, 8, 9], [10, 11]])
+    batch = TextBatch(text, mask, None, torch.tensor([0, 1]), int(mask.sum()))
+    assert batch.fitted(GRID) is batch
 
 
 def test_rows_that_do_not_count_have_no_gradient() -> None:

@@ -71,6 +71,8 @@ class Tensors:
 
     def fitted(self, grid: Grid) -> Self:
         """The same batch with more padding; a task's batch says here what else changes with its shape."""
+        if not self.axes:
+            return self
         found: dict[str, int] = {}
         for name, letters in self.axes.items():
             if (tensor := getattr(self, name)) is not None:
