@@ -11,16 +11,18 @@ from torch import nn
 
 import glassformer as gf
 from glassformer.data.planning import Grid
-from glassformer.models import gpt2
+from glassformer.models import recurrent
+from glassformer.parts.schemes import learned
 from glassformer.recipe import Train
-from glassformer.tasks.gathering import TextBatch, TokenBatch, token_loss
+from glassformer.tasks.gathering import TextBatch
 from glassformer.tasks.losses import IGNORED, smoothed
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.translation import PairBatch, translation_loss
+from glassformer.training import stepping
 from glassformer.training.distribution import Distribution
 from glassformer.training.meter import Meter
 from glassformer.training.optimisers import optimiser
-from glassformer.training.stepping import CapturedSteps, Counted, Setting, Steps, shape_of
+from glassformer.training.stepping import CapturedSteps, Counted, Setting, Steps, grid_of, shape_of
 
 CPU = torch.device("cpu")
 GRID = Grid(batch_tokens=64, multiple=4)
@@ -134,18 +136,19 @@ def test_fitted_batches_hold_the_same(model: nn.Module) -> None:
     torch.testing.assert_close(objective(fitted), objective(plain), rtol=1e-5, atol=1e-4)
 
 
-def test_next_tokens_in_few_shapes_have_the_same_loss() -> None:
-    torch.manual_seed(0)
-    model = gpt2(30, width=16, heads=2, layers=1).eval()
-    text, mask = gf.pad([[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]])
-    documents = torch.tensor([[0, 0, 0, 1, 1]] * 3)
-    batch = TokenBatch(text, text.roll(-1, 1), mask, documents, int(mask.sum()), int(mask.sum()))
-    objective = Objective(model, token_loss, 0.1)
-    fitted = batch.fitted(GRID)
-    assert fitted.text.shape != text.shape
-    torch.testing.assert_close(objective(fitted), objective(batch), rtol=1e-5, atol=1e-4)
-    few = TokenBatch(text, text, mask & (torch.arange(5) == 0), None, 10, 3, mask)
-    assert few.fitted(GRID) is few  # most tokens have no label
+def test_steps_are_captured_on_one_gpu_unless_the_host_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepping, "TRITON", True)
+    net, gpu = gf.transformer(9, width=8, heads=2, layers=1), Distribution(torch.device("cuda"))
+    assert stepping.captures(Train(), gpu, net)
+    assert not stepping.captures(Train(), Distribution(CPU), net)
+    assert not stepping.captures(Train(compile=False), gpu, net)
+    assert not stepping.captures(Train(), Distribution(torch.device("cuda"), 0, 2), net)
+    assert not stepping.captures(Train(), gpu, recurrent(9, width=8, dropout=0.0))
+
+
+def test_lengths_do_not_outgrow_learned_positions() -> None:
+    grid = grid_of(Train(batch_tokens=100), gf.transformer(9, width=8, heads=2, layers=1, positions=learned, length=10))
+    assert grid.lengths(np.array([3, 8, 9, 10], np.int32)).tolist() == [4, 8, 9, 10]
 
 
 def test_a_batch_without_axes_keeps_its_shape() -> None:

@@ -24,16 +24,19 @@ STEP = 0.25  # the price of a batch, in full batches of one side: padding that s
 class Grid:
     """The few shapes that batches have where every new shape takes time to prepare: on a GPU.
 
-    Lengths are multiples of `multiple`; the rows are a quarter, a half, three quarters or all of what fits.
+    Lengths are multiples of `multiple`, unless they would exceed `longest`, the positions that a model has learned; the
+    rows are a quarter, a half, three quarters or all of what fits.
     """
 
     batch_tokens: int
     multiple: int = 4
+    longest: int | None = None
 
     def lengths(self, lengths: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Lengths rounded up, unless a row would then not fit into a batch."""
+        """Lengths rounded up, unless a row would then not fit into a batch or into the model."""
+        most = self.batch_tokens if self.longest is None else min(self.batch_tokens, self.longest)
         rounded = -(-lengths // self.multiple) * self.multiple
-        return np.where(rounded > self.batch_tokens, lengths, rounded)
+        return np.where(rounded > most, lengths, rounded)
 
     def rows(self, rows: int, longest: int) -> int:
         """Rows of this length, rounded up."""

@@ -120,7 +120,8 @@ def _learn(
     """The training itself, and the weights that come of it; `whole`: there are such weights, and they are undamaged."""
     task, options = recipe.task, recipe.train
     collator = task.collator(recipe, corpus, model)
-    grid = grid_of(options) if captures(options, place) else None
+    captured = recipe.tune.mode != "unfreeze" and captures(options, place, model)
+    grid = grid_of(options, model) if captured else None
     batches = Batches(collator.pairs, options.batch_tokens, collator, options.seed, grid=grid)
     if options.tokens is not None and options.minutes is None:
         steps = batches.steps_for(options.tokens, options.accumulate * place.world)

@@ -5,9 +5,8 @@ B rows in a batch, S and T the lengths of their sides, D model width
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from glassformer.data import Corpus, Rows
-from glassformer.data.planning import Grid
-from glassformer.tasks.losses import IGNORED, sequence_loss
+from glassformer.tasks.losses import sequence_loss
 from glassformer.tasks.protocol import Learner, Tensors
 
 Tokens = NDArray[np.int64]
@@ -53,19 +51,6 @@ class TokenBatch(Tensors):
     tokens: int  # without padding
     targets: int
     mask: Tensor | None = None  # (B, S), True where there is a token; None: only what comes before is looked at
-
-    axes: ClassVar[Mapping[str, str]] = dict.fromkeys(("text", "labels", "label_mask", "documents", "mask"), "BS")
-    fills: ClassVar[Mapping[str, int]] = {"documents": -1}
-
-    def fitted(self, grid: Grid) -> TokenBatch:
-        """The same in one of few shapes, if most tokens have a label; of the others, padding does not count."""
-        if 2 * self.targets < self.labels.numel():
-            return self  # a head that reads all tokens would do most of its work for nothing
-        padded = super().fitted(grid)
-        if padded.mask is not None:
-            padded.mask[len(self.text) :, 0] = True  # a row of padding has a token to read, as all texts have
-        right = padded.labels.where(padded.label_mask, IGNORED)
-        return replace(padded, labels=right, targets=right.numel(), tokens=right.numel())
 
     @property
     def padded_tokens(self) -> int:

@@ -39,7 +39,7 @@ def smoothed(logits: Tensor, right: Tensor, smoothing: float) -> tuple[Tensor, T
             from glassformer.parts import loss_kernels
 
             return loss_kernels.smoothed(logits, right, smoothing, IGNORED)
-        if not logits.is_cuda and bool((right == IGNORED).any()):
+        if logits.device.type == "cpu" and bool((right == IGNORED).any()):
             return _of_some(logits, right, smoothing)
     spread = smoothing / logits.shape[-1]
     log_p = F.log_softmax(logits, dim=-1, dtype=torch.float32)  # (C, V)

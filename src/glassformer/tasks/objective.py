@@ -43,7 +43,7 @@ class Objective(nn.Module):
         sharded: all have the same structure, so the code of the first is used for the others, and starting takes
         seconds instead of minutes. Only what learns calls compiled code; whoever validates or looks gets the model.
         """
-        if not TRITON:  # which has a kernel for the loss
+        if not (TRITON and next(self.model.parameters()).is_cuda):  # which have a kernel for the loss
             self.chunk = torch.compile(smoothed, dynamic=True)
         if whole:
             self.hidden = torch.compile(self.hidden, dynamic=True)

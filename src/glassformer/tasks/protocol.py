@@ -62,12 +62,11 @@ Loss = Callable[[Learner, Any], Tensor]  # the summed loss of a batch
 class Tensors:
     """How a batch that is a dataclass of tensors and numbers moves, and is brought into another shape.
 
-    `axes` has a letter for each dimension of each tensor: B for rows, others for lengths. `fills` has what padding is,
-    where that is not 0 or False. A batch without axes keeps its shape.
+    `axes` has a letter for each dimension of each tensor: B for rows, others for lengths. It says that steps on such
+    batches can be captured, as nothing in them waits for the device. A batch without axes keeps its shape.
     """
 
     axes: ClassVar[Mapping[str, str]] = {}
-    fills: ClassVar[Mapping[str, int]] = {}
 
     def fitted(self, grid: Grid) -> Self:
         """The same batch with more padding; a task's batch says here what else changes with its shape."""
@@ -88,7 +87,7 @@ class Tensors:
             return None
         missing = [sizes[letter] - size for letter, size in zip(self.axes[name], tensor.shape, strict=True)]
         widths = [width for more in reversed(missing) for width in (0, more)]  # the last dimension comes first
-        return F.pad(tensor, widths, value=self.fills.get(name, 0))
+        return F.pad(tensor, widths)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
         moved = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)}

@@ -38,6 +38,7 @@ class Ahead(Batches):
         self._batches, self._prepare, self._depth = batches, prepare, depth
         self._place = Place.of(batches)
         self._stop = threading.Event()
+        self._work: threading.Thread | None = None
 
     @property
     def epoch(self) -> int:
@@ -50,11 +51,18 @@ class Ahead(Batches):
     def for_rank(self, rank: int, ranks: int) -> Iterator[Batch]:
         stop = self._stop = threading.Event()
         made: Queue[tuple[Batch | None, Place | BaseException]] = Queue(self._depth)
-        work = threading.Thread(target=self._make, args=(rank, ranks, made, stop), daemon=True, name="batches")
+        work = self._work = threading.Thread(
+            target=self._make, args=(rank, ranks, made, stop), daemon=True, name="batches"
+        )
         work.start()
         try:
             while True:
-                batch, place = made.get()
+                try:
+                    batch, place = made.get(timeout=0.1)
+                except Empty:
+                    if stop.is_set():
+                        return
+                    continue
                 if isinstance(place, BaseException):
                     raise place
                 if batch is None:
@@ -82,6 +90,8 @@ class Ahead(Batches):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a place; batches that were made ahead are not handed out any more."""
         self._stop.set()
+        if self._work is not None:
+            self._work.join()  # it puts nothing more, and must not move on what is loaded now
         self._batches.load_state_dict(state)
         self._place = Place.of(self._batches)
 

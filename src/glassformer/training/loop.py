@@ -12,7 +12,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
@@ -93,7 +93,7 @@ class Trainer:
         # A sharded model cannot be validated or kept: `model` is then an unsharded copy of it.
         self.model, self._trained = copy.deepcopy(model) if self.distribution.sharded else model, model
         objective = Objective(model, loss, options.smoothing, options.consistency)
-        captured = not unfreeze and captures(options, self.distribution)
+        captured = not unfreeze and captures(options, self.distribution, model)
         compiled = compiles(options, captured)
         if compiled:
             objective.compile_parts(whole=self.device.type == "cpu" and not self.distribution.sharded)
@@ -114,11 +114,12 @@ class Trainer:
         )
         self._steps: AnySteps
         if captured:
-            self._steps, grid = CapturedSteps(setting), grid_of(options)
+            self._steps, grid = CapturedSteps(setting), grid_of(options, model)
         else:
             self._steps, grid = Steps(setting, self._drop_frozen_gradients), None
         if self.device.type == "cuda":
             self.batches = Ahead(batches, lambda batch: Counted.of(batch, grid).pin())
+        self._captured = captured
         self.step = 0
         self.steps = options.steps if options.minutes is None else None  # which is unknown until `_fix_steps`
         self._lr_factor = schedule(options, 0 if options.minutes is None else UNKNOWN)
@@ -134,14 +135,13 @@ class Trainer:
 
     def run(self, resume: bool = False) -> Outcome:
         """Train to the end, from step 1 or from the newest undamaged checkpoint."""
-        with self._signals, on_own_stream(self.device):
+        with self._signals, on_own_stream(self.device) if self._captured else nullcontext():
             try:
                 return self._run(resume)
             except Interrupted:  # wherever it was heard, in the midst of a library's own code, too
                 raise self._undo_and_save(self._signals.received) from None
 
     def _run(self, resume: bool) -> Outcome:
-        options = self.options
         self._load_or_seed(resume)
         if self.validate is not None and self._validated < self.step and self._validation_due():
             self._validate_and_save(self.validate)  # which a signal had interrupted
@@ -150,7 +150,18 @@ class Trainer:
         if self.steps == 0 and not self._checkpoints.all():
             self._score_untrained()
         reason = self._reason()
-        batches = self.batches.for_rank(self.distribution.rank, self.distribution.world)
+        place = self.distribution
+        with closing(self.batches.for_rank(place.rank, place.world)) as batches:  # type: ignore[type-var]
+            reason = self._train(batches, reason)
+        self._save()
+        chosen = self._load_final_weights()
+        if sum(self.distribution.count(self._signals.received)):
+            self._stop()
+        return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)
+
+    def _train(self, batches: Iterator[Batch], reason: Reason) -> Reason:
+        """Step by step, to the last step or until it gets no better: why it ends."""
+        options = self.options
         while (self.steps is None or self.step < self.steps) and reason == "steps":
             stop = self.advance(batches)
             fixing, began = self.steps is None and self._measured_enough(), self._clock()
@@ -168,11 +179,7 @@ class Trainer:
             self._measuring.aside += self._clock() - began
             if stop:
                 self._stop()
-        self._save()
-        chosen = self._load_final_weights()
-        if sum(self.distribution.count(self._signals.received)):
-            self._stop()
-        return Outcome(self.step, self._best[0] if self._best else None, reason, chosen)
+        return reason
 
     def _score_untrained(self) -> None:
         """Validate and save the model as it is: no step will be taken."""
@@ -263,6 +270,8 @@ class Trainer:
 
     def _undo_and_save(self, number: int) -> Stopped:
         """Save the state from before what a signal has interrupted."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)  # whose streams do not wait for that of another thread
         place, random = self._before
         self.batches.load_state_dict(place)
         self.distribution.set_random_state(random)

@@ -7,8 +7,8 @@ Both do the same arithmetic in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.data.planning import Grid
+from glassformer.errors import TrainingError
+from glassformer.parts.positions import Learned
+from glassformer.parts.recurrent import Recurrent
 from glassformer.parts.short_attention import TRITON
 from glassformer.tasks.protocol import Batch
 from glassformer.training.distribution import Distribution, whole
@@ -159,10 +162,11 @@ def captured(work: Callable[[], None], pool: Any) -> Replay:
     graph.capture_begin(pool=pool, capture_error_mode="thread_local")  # other threads make batches meanwhile
     try:
         work()
-    except BaseException:
+    except RuntimeError as error:
         with suppress(RuntimeError):  # which would hide what went wrong
             graph.capture_end()
-        raise
+        told = str(error).split("\n", 1)[0]
+        raise TrainingError(f"a step cannot be captured as a CUDA graph ({told}): set train.compile = false") from error
     graph.capture_end()
     return graph
 
@@ -179,7 +183,7 @@ class CapturedSteps:
         device = setting.distribution.device
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self._seen: set[Any] = set()
-        self._graphs: dict[Any, tuple[Batch, Replay]] = {}
+        self._graphs: dict[Any, tuple[Batch, Replay, list[Tensor]]] = {}
         self._loss = torch.zeros((), device=device)
         self._numbers = torch.zeros(2, device=device)  # targets, and the factor of the learning rates
         self._update: Replay | None = None
@@ -193,17 +197,20 @@ class CapturedSteps:
         shape = shape_of(batch)
         if shape not in self._graphs and shape in self._seen and len(self._graphs) < MOST:
             own = batch.to(self._loss.device)
-            self._graphs[shape] = own, self._capture(lambda: self._pass(own), self._pool)
+            # Positions may move to a larger table: a graph goes on reading the one that it was captured with.
+            held = [*self.setting.objective.buffers()]
+            self._graphs[shape] = own, self._capture(lambda: self._pass(own), self._pool), held
         if shape in self._graphs:
-            own, graph = self._graphs[shape]
+            own, graph, _ = self._graphs[shape]
             for name, value in vars(batch).items():
                 if isinstance(value, Tensor):
                     getattr(own, name).copy_(value, non_blocking=True)
             graph.replay()
         else:
-            self._seen.add(shape)
+            if getattr(batch, "axes", None):  # which say that nothing in it waits for the device
+                self._seen.add(shape)
             self._pass(batch.to(self._loss.device))
-        self._keep_gradients()
+            self._keep_gradients()
 
     def _pass(self, batch: Batch) -> None:
         loss = self.setting.loss(batch)
@@ -211,9 +218,10 @@ class CapturedSteps:
         self._loss += loss.detach()
 
     def _keep_gradients(self) -> None:
-        """Remember whose gradients there are: others are never changed, as without graphs."""
-        if self._learning is None:
-            self._learning = [parameter for parameter in self.setting.parameters if parameter.grad is not None]
+        """Remember whose gradients there are: others are not changed, as without graphs."""
+        learning = [parameter for parameter in self.setting.parameters if parameter.grad is not None]
+        if self._learning is None or len(learning) != len(self._learning):
+            self._learning, self._update = learning, None  # which is captured anew
 
     def prepare(self, targets: int) -> Finish:
         """The update; what it prepares is in its graph, too, so it can be broken off until it is called."""
@@ -245,9 +253,13 @@ def shape_of(batch: Batch) -> Any:
     )
 
 
-def captures(options: Train, distribution: Distribution) -> bool:
-    """Whether steps become CUDA graphs: on one GPU, with the kernels that leave padding out of the loss."""
-    return bool(options.compile) and distribution.device.type == "cuda" and distribution.world == 1 and TRITON
+def captures(options: Train, distribution: Distribution, model: nn.Module) -> bool:
+    """Whether steps become CUDA graphs: on one GPU, with the kernels that leave padding out of the loss.
+
+    Recurrent layers ask the host how long each text is.
+    """
+    one = bool(options.compile) and distribution.device.type == "cuda" and distribution.world == 1 and TRITON
+    return one and not any(isinstance(part, Recurrent | nn.RNNBase) for part in model.modules())
 
 
 def compiles(options: Train, captured: bool) -> bool:
@@ -261,15 +273,23 @@ def compiles(options: Train, captured: bool) -> bool:
     return captured and (tokens >= WORTH_COMPILING if options.minutes is None else options.minutes >= 5)
 
 
-def grid_of(options: Train) -> Grid:
+def grid_of(options: Train, model: nn.Module) -> Grid:
     """The shapes of batches that are captured: small batches cost little, so that their padding costs less."""
-    return Grid(options.batch_tokens, multiple=4 if options.batch_tokens <= 8192 else 2)
+    longest = min((part.length for part in model.modules() if isinstance(part, Learned)), default=None)
+    return Grid(options.batch_tokens, multiple=4 if options.batch_tokens <= 8192 else 2, longest=longest)
 
 
-def on_own_stream(device: torch.device) -> AbstractContextManager[Any]:
+@contextmanager
+def on_own_stream(device: torch.device) -> Iterator[None]:
     """A stream of its own for what is captured: CUDA captures none of the default stream."""
     if device.type != "cuda":
-        return nullcontext()
+        yield
+        return
+    before = torch.cuda.current_stream(device)
     stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream(device))
-    return torch.cuda.stream(stream)
+    stream.wait_stream(before)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        before.wait_stream(stream)
