@@ -3,12 +3,16 @@
 import asyncio
 import gc
 import time
-from typing import Any
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pytest
 
 from glassformer.studio.owner import REPLACED, Owner
 from glassformer.studio.refusals import Refused
+
+Result = TypeVar("Result")
 
 
 def test_a_browser_that_goes_as_its_question_is_replaced_leaves_no_complaint() -> None:
@@ -38,9 +42,15 @@ def test_a_browser_that_goes_as_its_question_is_replaced_leaves_no_complaint() -
         assert await newer[0] == "newer"
         owner.end()
 
-    asyncio.run(asked())
+    _run(asked())
     gc.collect()
     assert not complaints
+
+
+def _run(asked: Coroutine[Any, Any, Result]) -> Result:
+    """Run something in a thread of its own: that of the tests may have the loop of a browser's driver."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, asked).result()
 
 
 def _wait() -> None:
@@ -59,7 +69,7 @@ def test_a_newer_question_takes_the_place_of_one_that_waits() -> None:
         owner.end()
         return (await asyncio.gather(older, return_exceptions=True))[0], newer
 
-    older, newer = asyncio.run(asked())
+    older, newer = _run(asked())
     assert isinstance(older, Refused)
     assert REPLACED in str(older)
     assert newer == "newer"

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
-from multiprocessing import active_children, connection, get_context, parent_process
+from multiprocessing import active_children, connection, get_context, parent_process, resource_tracker
 from multiprocessing.reduction import ForkingPickler
 from types import TracebackType
 from typing import Any, TypeVar
@@ -76,6 +76,7 @@ class Workers:
         if self._pool is None:
             others = {*active_children()}
             folder = self._ends.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+            _start_tracker()
             spawn = get_context("spawn")  # a fork of a process that has computed with torch may hang
             self._pool = pool = ProcessPoolExecutor(self.count, spawn, _begin, (folder,))
 
@@ -87,6 +88,19 @@ class Workers:
 
             self._ends.enter_context(at_the_end(end))
         return self._pool
+
+
+def _start_tracker() -> None:
+    """Start the process that removes the locks of a pool whose process was stopped; it need not tell users of them."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, "ignore:resource_tracker:UserWarning")))
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def sendable(given: Result) -> Result:

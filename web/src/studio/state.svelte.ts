@@ -58,7 +58,7 @@ export class Studio {
   notice = $state<string | null>(null); // one sentence: what could not be done
   busy = $state(0); // questions that are not answered yet
   themeChoice = $state<ThemeChoice>("system");
-  private blamed: { view: string; shown: string; text: string } | null = null; // what the notice is about
+  private blamed: { asker: string; shown: string; text: string } | null = null; // what the notice is about
   private readonly dark = new MediaQuery("(prefers-color-scheme: dark)");
   readonly theme: "light" | "dark" = $derived(
     this.themeChoice === "system" ? (this.dark.current ? "dark" : "light") : this.themeChoice,
@@ -155,22 +155,22 @@ export class Studio {
     try {
       const answer = await this.api.ask<Header>(view, this.run, options, signal, asker);
       const { blamed } = this;
-      if (blamed === null || blamed.view === view || blamed.shown !== this.view || blamed.text !== this.text) this.complain(null);
+      if (blamed === null || blamed.asker === (asker ?? view) || blamed.shown !== this.view || blamed.text !== this.text) this.complain(null);
       return answer;
     } catch (error) {
       if (error instanceof DOMException && error.name === "AbortError") return undefined;
       const why = error instanceof Refused ? error.message : `This page went wrong: ${String(error)}`;
-      this.complain(why, view);
+      this.complain(why, asker ?? view);
       return undefined;
     } finally {
       this.busy -= 1;
     }
   }
 
-  // Say what could not be done; it stays until the same can be, or something else is looked at.
-  private complain(why: string | null, view?: string) {
+  // Say what could not be done; it stays until who asked gets an answer, or something else is looked at.
+  private complain(why: string | null, asker?: string) {
     this.notice = why;
-    this.blamed = view === undefined ? null : { view, shown: this.view, text: this.text };
+    this.blamed = asker === undefined ? null : { asker, shown: this.view, text: this.text };
   }
 
   // The options of a view, with what was not chosen as it is by default.
