@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.data import Report, prepare
+from glassformer.data import Report, prepare, textfiles
 from glassformer.data.sources.documents import TextSource
 from glassformer.data.textfiles import LONGEST, encoding_of
 from glassformer.errors import DataError
@@ -221,3 +221,13 @@ def test_a_recipe_whose_path_is_none_is_anchored_and_then_refused(name: str, tmp
     anywhere = with_absolute_paths(make_recipe({"source": {"kind": "tsv", "train": name}}), tmp_path)
     with pytest.raises(DataError, match="cannot be read"):
         prepare(anywhere, Path("/"), tmp_path / "cache")
+
+
+def test_millions_of_blank_lines_are_refused_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(textfiles, "MOST_BLANK", 50)
+    (tmp_path / "few.tsv").write_bytes(b"a\tb\n" + b"\r\n" * 50 + b"c\td\n" + b"\n" * 50)
+    assert len([line for line in textfiles.lines(tmp_path / "few.tsv", Report()) if line]) == 2
+    (tmp_path / "many.tsv").write_bytes(b"a\tb\n" + b"\n" * 10_000)
+    found = textfiles.lines(tmp_path / "many.tsv", Report())
+    with pytest.raises(DataError, match=r"many\.tsv: has more than 50 blank lines one after the other"):
+        list(found)

@@ -72,6 +72,16 @@ def test_bad_cells_are_counted_and_missing(tmp_path: Path) -> None:
         read(file, Report(strict=True), columns=["x"], time="t")
 
 
+def test_a_series_of_bad_rows_alone_is_none(tmp_path: Path) -> None:
+    rows = [("a", "then", 1), ("a", "now", 2), ("b", 0, 3), ("b", 1, 4)]
+    report = Report()
+    file = written(tmp_path / "t.csv", ("who", "t", "x"), rows)
+    (one,) = read(file, report, columns=["x"], time="t", series="who")
+    assert (one.name, one.values) == ("b", ((3.0,), (4.0,)))
+    assert report.bad == {"no time": 2}
+    assert read(written(tmp_path / "u.csv", ("who", "t", "x"), rows[:2]), columns=["x"], time="t") == []
+
+
 def test_a_row_that_is_no_table_is_a_bad_row(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("x\n1\n" + "9" * 200_000 + "\n2\n")
     report = Report()

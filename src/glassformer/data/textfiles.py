@@ -1,6 +1,7 @@
 """Files of text, plain or packed, in UTF-8, UTF-16 or UTF-32: their bytes, their lines, and the fields of objects.
 
-Nothing is read whole: a line has at most LONGEST characters, and an archive that unpacks to too much is refused.
+Nothing is read whole: a line has at most LONGEST characters. What is no text is refused early: an archive that unpacks
+to too much, a file of blank lines.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from glassformer.files import check_file
 LONGEST = 1 << 20  # characters in a text: a tokenizer needs some 150 bytes of memory for each
 PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}  # by the first bytes of a file
 UNPACKED, LEAST_UNPACKED = 100, 1 << 24  # how many times its size an archive may unpack to, or how many bytes
+MOST_BLANK = 1_000_000  # blank lines one after the other
 SAMPLE = 4096  # bytes by which an encoding is recognised
+BLANK = frozenset(("\n", "\r\n"))
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
 MARKS = {  # the byte order marks that some programs write at the start of a file; the longer ones first
     codecs.BOM_UTF8: "utf-8",
@@ -113,8 +116,12 @@ def checked(text: str) -> str | BadRow:
 
 def lines(path: Path, report: Report) -> Iterator[str | BadRow]:
     """The lines of a file, without their ends; for one that is too long or no text, what is wrong with it."""
+    blank = 0
     with opened_text(path, report) as file:
         while line := file.readline(LONGEST + 1):
+            blank = blank + 1 if line in BLANK else 0
+            if blank > MOST_BLANK:
+                raise DataError(f"{path}: has more than {MOST_BLANK:,} blank lines one after the other, as no text has")
             if len(line) > LONGEST and not line.endswith("\n"):
                 while (rest := file.readline(LONGEST)) and not rest.endswith("\n"):
                     pass

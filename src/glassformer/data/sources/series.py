@@ -151,9 +151,9 @@ def read_pieces(path: Path, name: str, source: Any, report: Report) -> Iterator[
             which = _cell(row, places, source.series) if source.series is not None else Path(name).stem
             if not which:
                 raise BadRow("no series", f"{source.series} is empty")
-            rows = found.setdefault(which, _Rows())
+            before = found[which].times if which in found else []
             time, is_date = _time(_cell(row, places, source.time)) if source.time is not None else (0.0, False)
-            if source.time is not None and rows.times and time <= rows.times[-1]:
+            if source.time is not None and before and time <= before[-1]:
                 raise BadRow("times out of order", f"{source.time} does not come after that of the row before")
         except BadRow as bad:
             report.add_bad(bad.kind, place, str(bad))
@@ -161,7 +161,7 @@ def read_pieces(path: Path, name: str, source: Any, report: Report) -> Iterator[
         dated = dated or is_date
         values = tuple(_number_or_bad(row, places, column, delimiter, place, report) for column in source.columns)
         label = None if source.label is None else _cell(row, places, source.label) or None
-        rows.add(int(place.rpartition(":")[2]), values, time, label)
+        found.setdefault(which, _Rows()).add(int(place.rpartition(":")[2]), values, time, label)
     if not places:
         wrong = report.examples[-1] if report.examples else f"{name}: is empty"
         raise DataError(f"{wrong}: expected a first line that names the columns")
