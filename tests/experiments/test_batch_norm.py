@@ -73,6 +73,29 @@ def test_padding_aware_batch_norm_has_the_statistics_of_the_real_tokens() -> Non
     same(real.var(0, unbiased=False), torch.ones(3), 1e-3)
 
 
+def test_each_column_of_the_notes_table_gets_mean_0_and_variance_1() -> None:
+    table = torch.tensor([[2, 3, 7, 5, 4], [1, 1, 2, 3, 4], [5, 4, 1, 2, 3], [6, 1, 7, 5, 6], [7, 1, 3, 3, 4]]).float()
+    normed = BatchNorm(5)(table[:, None])[:, 0]  # five examples of one token
+    same(normed.mean(dim=0), torch.zeros(5))
+    same(normed.var(dim=0, unbiased=False), torch.ones(5), 1e-4)
+
+
+@pytest.mark.parametrize("size", [0.3, 3.0])
+def test_with_batch_norm_gradients_neither_vanish_nor_explode(size: float) -> None:
+    def reached(norms: list[nn.Module]) -> float:
+        torch.manual_seed(0)
+        x = torch.randn(64, 1, 16, requires_grad=True)
+        y = x
+        for norm in norms:
+            y = norm(y @ (size * torch.randn(16, 16) / 4)).relu()
+        (gradient,) = torch.autograd.grad((y * torch.randn_like(y)).sum(), x)
+        return float(gradient.norm())
+
+    plain, normed = reached([nn.Identity()] * 12), reached([BatchNorm(16) for _ in range(12)])
+    assert plain < 1e-4 if size < 1 else plain > 1e4
+    assert 100 < normed < 500  # at either size
+
+
 def test_batch_norm_needs_two_tokens_to_train_on() -> None:
     with pytest.raises(InputError, match="at least 2 tokens to train on, not 1"):
         BatchNorm(3)(torch.zeros(1, 3, 3), torch.tensor([[True, False, False]]))

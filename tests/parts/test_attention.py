@@ -57,6 +57,44 @@ def test_mask_bias_and_scale_by_hand() -> None:
     same(weights, torch.tensor([[1.0, 0.0], [later, 1 - later]]))
 
 
+def test_six_words_of_512_numbers_have_the_shapes_of_the_notes() -> None:
+    words = torch.randn(6, 512)
+    scores = scaled_dot_similarity(words, words)
+    same(scores, words @ words.T / math.sqrt(512), 1e-4)
+    taken, weights = simple_self_attention(words)  # Q, K and V are the words themselves
+    assert (scores.shape, weights.shape, taken.shape) == ((6, 6), (6, 6), (6, 512))
+    same(taken, scores.softmax(dim=-1) @ words, 1e-4)
+
+
+def test_bank_is_the_combination_of_its_sentence_that_its_weights_say() -> None:
+    sentence = torch.randn(3, 4)  # money bank grows; river bank flows
+    for shares in ([0.2, 0.7, 0.1], [0.5, 0.4, 0.1]):
+        query = 2 * torch.tensor([shares]).log()  # by √4 = 2, and with one-hot keys, the scores are the logarithms
+        bank, weights = attention(query @ torch.eye(3, 4), torch.eye(3, 4), sentence)
+        same(weights, torch.tensor([shares]))
+        same(bank[0], sum((share * word for share, word in zip(shares, sentence, strict=True)), torch.zeros(4)))
+
+
+def test_weights_are_between_0_and_1_and_sum_to_1_whatever_the_scores() -> None:
+    key = torch.tensor([[-300.0], [-2.0], [0.0], [5.0], [400.0]])
+    for query in (torch.ones(1, 1), -torch.ones(1, 1), torch.full((1, 1), 0.01)):
+        weights = attention(query, key, key)[1]
+        assert weights.min() >= 0
+        assert weights.max() <= 1
+        same(weights.sum(), torch.tensor(1.0))
+    weights = attention(torch.ones(1, 1), torch.tensor([[-1.0], [1.0]]), torch.ones(2, 1))[1]
+    assert weights[0, 1] / weights[0, 0] == pytest.approx(math.exp(2), rel=1e-5)  # high scores get more, low ones less
+
+
+def test_nothing_is_learned_of_a_pair_that_is_masked() -> None:
+    query, key, value = (torch.randn(1, 2, requires_grad=True), *(torch.randn(3, 2, requires_grad=True) for _ in "kv"))
+    taken, _ = attention(query, key, value, Mask(torch.tensor([[True, True, False]])))
+    of_keys, of_values = torch.autograd.grad((taken * torch.tensor([1.0, -2.0])).sum(), [key, value])
+    for gradient in (of_keys, of_values):
+        assert gradient[:2].abs().min() > 0
+        assert (gradient[2] == 0).all()
+
+
 def test_three_similarities_by_hand() -> None:
     query, key = torch.tensor([[3.0, 4.0]]), torch.tensor([[4.0, 3.0], [0.0, -2.0]])
     same(dot_similarity(query, key), torch.tensor([[24.0, -8.0]]))

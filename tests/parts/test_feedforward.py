@@ -41,6 +41,15 @@ def test_feed_forward_by_hand() -> None:
     same(part(torch.tensor([[[3.0], [-1.0]]])), torch.tensor([[[42.0], [307.0]]]))
 
 
+@pytest.mark.parametrize(("width", "hidden"), [(512, 2048), (768, 4 * 768)])
+def test_three_words_are_widened_and_narrowed_by_the_sizes_of_the_notes(width: int, hidden: int) -> None:
+    part, words = FeedForward(width, hidden), torch.randn(3, width)
+    wide = part.expand(words)
+    assert (wide.shape, part(words).shape) == ((3, hidden), (3, width))
+    assert [part.state_dict()[f"{name}.weight"].numel() for name in ("expand", "output")] == [width * hidden] * 2
+    same(part(words), part.output(wide.relu()), 1e-5)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("activation", FORMULAS, ids=lambda activation: activation.__name__)
 def test_feed_forward_is_two_linears_around_an_activation(activation: Callable[[Tensor], Tensor], bias: bool) -> None:

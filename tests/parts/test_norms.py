@@ -20,6 +20,22 @@ def test_layer_norm_by_hand() -> None:
     same(norm(torch.tensor([[[1.0, 3.0, 4.0, 4.0]]])), torch.tensor([[[-2 / 1.5, 0.0, 1 + 3 / 1.5, 1 + 4 / 1.5]]]))
 
 
+def test_each_row_of_the_notes_table_gets_mean_0_and_variance_1() -> None:
+    table = torch.tensor([[2, 3, 7, 5, 4], [1, 1, 2, 3, 4], [5, 4, 1, 2, 3], [6, 1, 7, 5, 6], [7, 1, 3, 3, 4]]).float()
+    normed = LayerNorm(5)(table)
+    same(normed.mean(dim=1), torch.zeros(5))
+    same(normed.var(dim=1, unbiased=False), torch.ones(5), 1e-4)
+    same(LayerNorm(5)(table[2:3] * 1000), normed[2:3], 1e-4)  # large values do not dominate
+    for row in range(5):
+        same(LayerNorm(5)(table[row]), normed[row])  # whatever the other rows are
+
+
+def test_epsilon_prevents_a_division_by_zero() -> None:
+    for norm in (LayerNorm(4), RMSNorm(4)):
+        assert norm(torch.zeros(1, 4)).tolist() == [[0.0] * 4]
+    assert LayerNorm(4)(torch.full((1, 4), 3.0)).tolist() == [[0.0] * 4]  # variance 0
+
+
 def test_rms_norm_by_hand() -> None:
     norm = RMSNorm(2, epsilon=0.5)
     norm.load_state_dict({"weight": torch.tensor([1.0, 10.0])})

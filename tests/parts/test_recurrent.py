@@ -148,6 +148,32 @@ def test_the_phases_of_an_lstm_are_those_of_the_notes() -> None:
     same(phases["gates.added"], phases["gates.input"] * phases["gates.candidate"])
     same(phases["cell"], phases["gates.kept"] + phases["gates.added"])
     same(phases["state"], phases["gates.output"] * torch.tanh(phases["cell"]))
+    earlier = torch.cat((torch.zeros(1, 1, 1), phases["state"][:, :-1]), dim=1)
+    numbers = part.fused.state_dict()
+    weight = torch.cat((numbers["weight_hh_l0"], numbers["weight_ih_l0"]), dim=1)  # W, of [h_{t-1}, x_t]
+    sums = torch.cat((earlier, x), dim=-1) @ weight.T + numbers["bias_ih_l0"] + numbers["bias_hh_l0"]
+    of_input, forget, candidate, output = sums.chunk(4, dim=-1)
+    same(phases["gates.forget"], forget.sigmoid())
+    same(phases["gates.input"], of_input.sigmoid())
+    same(phases["gates.candidate"], candidate.tanh())
+    same(phases["gates.output"], output.sigmoid())
+
+
+def test_the_gradient_through_time_is_a_sum_of_products_of_jacobians() -> None:
+    """∂J/∂W_x = ∂J/∂h_T Σ_k (Π_{j=k+1..T} ∂h_j/∂h_{j-1}) ∂h_k/∂W_x, with J = (y - w_y h_T)², as in the notes."""
+    part, x, w_y = Recurrent(RNN, 2, 3).double(), torch.randn(1, 3, 2).double(), torch.randn(3).double()
+    states, _ = part(x)
+    loss = (1.5 - states[0, -1] @ w_y) ** 2
+    numbers = dict(part.fused.named_parameters())
+    (found,) = torch.autograd.grad(loss, [numbers["weight_ih_l0"]])
+    hidden = states[0].detach()  # (T, 3)
+    slopes = 1 - hidden**2  # of tanh
+    back = -2 * (1.5 - hidden[-1] @ w_y) * w_y  # ∂J/∂h_T
+    expected = torch.zeros(3, 2).double()
+    for k in (2, 1, 0):
+        expected += (back * slopes[k])[:, None] * x[0, k]  # what passed W_x at step k
+        back = (back * slopes[k]) @ numbers["weight_hh_l0"].detach()  # times ∂h_k/∂h_{k-1}
+    same(found, expected, 1e-12)
 
 
 def test_an_lstm_begins_by_remembering() -> None:

@@ -26,6 +26,12 @@ def test_one_hot_vectors_have_a_single_one() -> None:
         one_hot(["bb"], vocabulary)
 
 
+def test_mat_cat_and_rat_are_the_rows_of_an_identity_matrix() -> None:
+    vocabulary = Vocabulary.of(["mat cat", "rat cat"])
+    assert sorted(vocabulary.words) == ["cat", "mat", "rat"]  # each word once
+    assert one_hot(vocabulary.words, vocabulary).tolist() == np.eye(3).tolist()
+
+
 def test_a_bag_is_the_sum_of_its_words() -> None:
     vocabulary = Vocabulary.of(TEXTS)
     bags = bag_of_words(TEXTS, vocabulary).to_dense()

@@ -155,6 +155,13 @@ def test_tokens_can_be_read() -> None:
         TOKENIZERS["bpe"].tokens([99999])
 
 
+def test_an_id_is_the_place_of_a_token_in_the_vocabulary() -> None:
+    for tokenizer in TOKENIZERS.values():
+        vocabulary = tokenizer.tokens(range(tokenizer.size))
+        ids = tokenizer.encode("The cat sat.")
+        assert [vocabulary[number] for number in ids] == tokenizer.tokens(ids)
+
+
 def test_bytes_are_their_own_ids() -> None:
     assert TOKENIZERS["byte"].size == 260
     assert TOKENIZERS["byte"].encode("A\u00e9") == [4 + 0x41, 4 + 0xC3, 4 + 0xA9]
