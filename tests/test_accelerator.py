@@ -5,6 +5,7 @@ On a GPU machine without pytest: `PYTHONPATH=src python tests/test_accelerator.p
 
 import contextlib
 import copy
+import math
 import sys
 import traceback
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import glassformer as gf
 from glassformer.data.planning import Grid
@@ -21,8 +23,10 @@ from glassformer.decoding.largest import suits_groups
 from glassformer.decoding.limits import Scorer
 from glassformer.models import gpt2, llama, t5
 from glassformer.parts import ALiBi, Mask, MultiHeadAttention, Rotary, attention, causal, fused_attention, padding
+from glassformer.parts.guard import use_triton
 from glassformer.parts.schemes import alibi, rotary
 from glassformer.parts.short_attention import suits
+from glassformer.parts.step_attention import step_attention, suits_step
 from glassformer.tasks.losses import IGNORED, consistent_loss, smoothed
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.translation import PairBatch, translation_loss
@@ -179,6 +183,132 @@ def test_captured_decoding_gives_the_same_tokens_as_eager_decoding() -> None:
             store = capturing.stores[model]
             assert store.buckets, name
             assert not store.refused, name
+
+
+def compare(what: object, taken: Tensor | None, query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> None:
+    """Refuse what is farther from the formula in float64 than PyTorch's kernel is; `allowed` is (B, k, N)."""
+    key, value = (x.double().repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (keys, values))
+    scores = query.double() @ key.mT / math.sqrt(query.shape[-1])
+    right = scores.masked_fill(~allowed[:, None], -torch.inf).softmax(dim=-1) @ value
+    usual = fused_attention(query, keys, values, Mask(allowed[:, None]))
+    assert taken is not None, what
+    found, bound = (float((x.double() - right).square().mean().sqrt()) for x in (taken, usual))
+    least = torch.finfo(query.dtype).eps * float(right.square().mean().sqrt())  # of a kernel that rounds once or twice
+    assert found <= max(1.5 * bound, least), (what, found, bound, least)
+
+
+def test_a_steps_own_kernel_takes_in_what_the_formula_says() -> None:
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for sizes in ((8, 8, 64, 5, 125), (4, 4, 64, 5, 0), (6, 2, 40, 1, 64), (2, 1, 16, 3, 63), (2, 2, 128, 20, 9)):
+        heads, groups, width, beams, filled = sizes
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            query, *new = (torch.randn(3, beams, n, width, device="cuda").to(dtype) for n in (heads, groups, groups))
+            query, key, value = (x.transpose(1, 2) for x in (query, *new))
+            keys, values = (torch.randn(3, groups, 160, width, device="cuda").to(dtype) for _ in range(2))
+            expected = keys.clone(), values.clone()
+            places = range(filled, filled + beams)
+            for x, one in zip(expected, (key, value), strict=True):
+                x[:, :, places] = one
+            seen = torch.rand(3, beams, 160, device="cuda") > 0.5  # what is not filled is not to be looked at
+            table = seen.clone()
+            table[:, :, filled:] = False
+            table[:, range(beams), places] = True
+            mask = Mask(seen[:, None], filled=torch.tensor([filled], device="cuda"))
+            assert suits_step(query, values, mask), (sizes, dtype)
+            taken = step_attention(query, keys, values, mask, None, (key, value))
+            compare(("self", sizes, dtype), taken, query, *expected, table)
+            assert torch.equal(keys, expected[0]), (sizes, dtype)
+            assert torch.equal(values, expected[1]), (sizes, dtype)
+            source = torch.arange(160, device="cuda") < torch.tensor([[5], [149], [77]], device="cuda")
+            mask = Mask(source[:, None, None], filled=torch.tensor([149], device="cuda"))
+            taken = step_attention(query, keys, values, mask, None)
+            compare(("cross", sizes, dtype), taken, query, *expected, source[:, None].expand(-1, beams, -1))
+            assert torch.equal(keys, expected[0]), (sizes, dtype)
+
+
+def test_a_steps_own_kernel_goes_on_in_a_graph() -> None:
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for dtype in (torch.float32, torch.bfloat16):
+        grow_in_a_graph(dtype)
+
+
+def grow_in_a_graph(dtype: torch.dtype, sentences: int = 7, beams: int = 5, width: int = 64) -> None:
+    """Thirty steps of a tree of beams, each compared with the formula."""
+    query, key, value = (torch.zeros(sentences, n, beams, width, device="cuda", dtype=dtype) for n in (8, 4, 4))
+    keys, values = (torch.zeros(sentences, 4, 160, width, device="cuda", dtype=dtype) for _ in range(2))
+    seen = torch.zeros(sentences, beams, 160, dtype=torch.bool, device="cuda")
+    filled, taken = torch.zeros(1, dtype=torch.long, device="cuda"), torch.empty_like(query)
+    mask = Mask(seen[:, None], filled=filled)
+    assert suits_step(query, values, mask)
+
+    def step() -> None:
+        found = step_attention(query, keys, values, mask, None, (key, value))
+        assert found is not None
+        taken.copy_(found)
+        filled.add_(beams)
+
+    replay = capturing.graph_of(step, torch.cuda.graph_pool_handle())
+    filled.zero_()
+    expected, table = (torch.zeros_like(keys), torch.zeros_like(values)), torch.zeros_like(seen)
+    for number in range(30):
+        places = range(number * beams, (number + 1) * beams)
+        parents = torch.randint(beams, (sentences, beams, 1), device="cuda")
+        table = table.gather(1, parents.expand_as(table))
+        seen.copy_(table)
+        table[:, range(beams), places] = True
+        for x in (query, key, value):
+            x.normal_()
+        for x, one in zip(expected, (key, value), strict=True):
+            x[:, :, places] = one
+        replay()
+        compare((dtype, number), taken, query, *expected, table)
+    assert torch.equal(keys, expected[0])
+    assert torch.equal(values, expected[1])
+
+
+def test_decoding_with_a_steps_own_kernel_is_as_exact_as_without() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    inputs = tuple(x.cuda() for x in gf.pad([[5, 6, 7, 8, 9], *([one, one + 1, 7] for one in range(4, 50, 3))]))
+    for name in FAMILIES:
+        limits = gf.Limits(None if name in {"gpt2", "llama"} else 1, 2, max_length=24, min_length=12)
+        for dtype in (torch.float32, torch.bfloat16):
+            model, other = (random_model(name, 1).to(dtype) for _ in range(2))
+            found, exact = written(model, inputs, limits), copy.deepcopy(model).double()
+            use_triton(False)
+            try:
+                usual = written(other, inputs, limits)
+            finally:
+                use_triton(True)
+            assert all(capturing.stores[each].buckets for each in (model, other)), name
+            errors = [apart(exact, inputs, limits, each) for each in (found, usual)]
+            assert errors[0] <= max(1.5 * errors[1], 1e-5), (name, dtype, errors)
+            with eager():
+                pairs = [*zip(found, written(model, inputs, limits), strict=True)]
+            same = sum(one.tokens == two.tokens for one, two in pairs) / len(pairs)
+            sys.stdout.write(f"{name} {dtype}: error {errors[0]:.2g}, without {errors[1]:.2g}; {same:.0%} as eager\n")
+            assert same >= 0.95 or dtype == torch.bfloat16, (name, same)  # nearly equal tokens may change places
+
+
+def written(model: Any, inputs: tuple[Tensor, ...], limits: gf.Limits) -> list[Any]:
+    """An output of each sentence by beam search, one greedily, and one by chance."""
+    best = [each for each, *_ in gf.beam_search(model, *inputs, limits=limits, width=5)]
+    drawn = gf.sample(model, *inputs, limits=limits, seed=5)
+    return [*best, *gf.greedy(model, *inputs, limits=limits), *drawn]
+
+
+def apart(model: Any, inputs: tuple[Tensor, ...], limits: gf.Limits, outputs: list[Any]) -> float:
+    """How far the log-probabilities of written tokens are from those that a model gives them, on average."""
+    distances: list[float] = []
+    many = len(inputs[0])
+    for first in range(0, len(outputs), many):
+        some = outputs[first : first + many]
+        exact = gf.greedy(model, *inputs, limits=limits, prefix=[each.tokens[:-1] for each in some])
+        for one, other in zip(some, exact, strict=True):
+            pairs = zip(one.log_probabilities[:-1], other.log_probabilities, strict=False)
+            distances += [abs(x - y) for x, y in pairs]
+    return sum(distances) / len(distances)
 
 
 def test_the_likeliest_tokens_are_those_of_all_scores() -> None:

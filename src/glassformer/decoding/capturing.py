@@ -16,6 +16,7 @@ B sentences, k beams, N slots, S source length
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -228,7 +229,9 @@ def graph_of(step: Callable[[], None], pool: Any) -> Callable[[], None]:
 def _never_waiting() -> Iterator[None]:
     """Make whatever waits for the device an error."""
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Synchronization debug mode")  # PyTorch says that it may miss some
+        torch.cuda.set_sync_debug_mode("error")
     try:
         yield
     finally:

@@ -64,7 +64,7 @@ def in_groups(logits: Tensor, count: int, unwanted: Collection[int]) -> tuple[Te
     chosen = maxima.topk(min(count + spoiled, groups), dim=-1, sorted=False).indices[..., None]
     tokens = (chosen + torch.arange(0, GROUP * groups, groups, device=logits.device)).flatten(-2)  # (…, N)
     if GROUP * groups == vocabulary:
-        return logits.gather(-1, tokens).float() - levels, tokens
+        return (logits.gather(-1, tokens) - levels).float(), tokens  # levels have 32 bits, or 64 as the logits
     there = tokens < vocabulary
     tokens = tokens.where(there, 0)
-    return (logits.gather(-1, tokens).float() - levels).masked_fill(~there, -torch.inf), tokens
+    return (logits.gather(-1, tokens) - levels).float().masked_fill(~there, -torch.inf), tokens

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -45,16 +46,19 @@ class Tables:
         return replace(self, **grown, history=self._past(self.history, added))  # type: ignore[type-var]
 
     def load(self, other: Self) -> None:
-        """Write over the beginning of each table with another's."""
+        """Write over the beginning of each table with another's; those of one type at once: on a GPU, one kernel."""
+        pairs: dict[torch.dtype, list[tuple[Tensor, Tensor]]] = {}
         for name in self.axes:
             mine, theirs = getattr(self, name), getattr(other, name)
             if name == "history" and mine.shape != theirs.shape:
                 mine.fill_(NONE)
                 width = min(mine.shape[2], theirs.shape[2])
                 mine[: len(theirs), :, mine.shape[2] - width :].copy_(theirs[..., theirs.shape[2] - width :])
-            elif mine is not theirs:
-                both = [slice(min(sizes)) for sizes in zip(mine.shape, theirs.shape, strict=True)]
-                mine[tuple(both)].copy_(theirs[tuple(both)])
+            elif mine is not theirs and mine.numel():
+                both = tuple(slice(min(sizes)) for sizes in zip(mine.shape, theirs.shape, strict=True))
+                pairs.setdefault(mine.dtype, []).append((mine[both], theirs[both]))
+        for some in pairs.values():
+            torch._foreach_copy_([mine for mine, _ in some], [theirs for _, theirs in some])
 
 
 def empty_history(like: Tables, tokens: Tensor, steps: int) -> Tensor:

@@ -19,12 +19,14 @@ from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.cache import Cache, KeyValues
 from glassformer.parts.checks import check_fraction, check_positive, check_width
 from glassformer.parts.feedforward import Linear
+from glassformer.parts.fixed_cache import FixedCache
 from glassformer.parts.inference import together
 from glassformer.parts.masks import Mask
 from glassformer.parts.observing import Axes, Observable, Observer, axes
 from glassformer.parts.positions import AttentionPositions, Position, as_tensor
 from glassformer.parts.short_attention import short_attention, suits
 from glassformer.parts.similarity import Similarity, scaled_dot_similarity
+from glassformer.parts.step_attention import step_attention, suits_step
 
 
 def simple_self_attention(
@@ -222,6 +224,9 @@ class MultiHeadAttention(Observable):
         if self.positions is not None:
             query = self.positions.rotate(query, position)
         query = self.seen("queries", query)
+        stepped = self._step(query, key, value, mask, cache)
+        if stepped is not None:
+            return self.output(stepped.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
         key_positions = as_tensor(position if memory is None else None, key.shape[2], key.device)
         if cache is not None:
             key, value, key_positions = cache.append(key, value, key_positions)
@@ -236,6 +241,19 @@ class MultiHeadAttention(Observable):
             taken = _observed(taken, scores, value, mask, dropout, self.observe)
         taken = self.seen("heads", taken)
         return self.seen("output", self.output(taken.transpose(1, 2).flatten(2)))  # (B, T, D)
+
+    def _step(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, cache: Cache | FixedCache | None
+    ) -> Tensor | None:
+        """What each beam takes in, (B, H, k, K), in a decoding step in fixed memory, if there is a kernel for it."""
+        if mask is None or mask.filled is None or self.observe is not None:
+            return None
+        biased = self.positions is not None and type(self.positions).bias is not AttentionPositions.bias
+        if biased or not suits_step(query, value, mask):
+            return None
+        if isinstance(cache, FixedCache):
+            return step_attention(query, *cache.stores(key, value), mask, self.scale, (key, value))
+        return step_attention(query, key, value, mask, self.scale)
 
     def _pair(self, key: Tensor, value: Tensor, position: Position) -> KeyValues:
         """Keys and values by head, at their position: (B, G, S, K) each."""

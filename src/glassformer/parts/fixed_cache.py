@@ -76,12 +76,13 @@ class FixedState(DecodingState):
         self._added = torch.zeros(sentences, 1, beams, room, dtype=dtype, device=device)
         self.memory = [_room_for(each, sentences, source) for each in like.memory]
         self._source = torch.ones(sentences, 1, 1, source, dtype=torch.bool, device=device)  # (B, 1, 1, S)
+        self._source_filled = torch.full((1,), source, dtype=torch.long, device=device)
         self._source_added = torch.zeros(self._source.shape, dtype=dtype, device=device)
 
     @property
     def memory_mask(self) -> Mask:
         """Which tokens of the source are real."""
-        return Mask(self._source, added=self._source_added)
+        return Mask(self._source, added=self._source_added, filled=self._source_filled)
 
     def grow(self, tokens: Tensor) -> Mask:
         """Set aside a slot for each beam's new token, (B, k), and say which slots it may attend to."""
@@ -90,7 +91,7 @@ class FixedState(DecodingState):
         slots.positions.index_copy_(1, slots.new, self.position.expand(sentences, beams))
         self.ancestors.scatter_(2, slots.new[None, :, None].expand(sentences, beams, 1), True)
         self._add(self.ancestors[:, None], self._added)
-        return Mask(self.ancestors[:, None], added=self._added)  # (B, 1, k, N)
+        return Mask(self.ancestors[:, None], added=self._added, filled=slots.next)  # (B, 1, k, N)
 
     def select(self, beams: Tensor, sentences: Tensor | None = None) -> None:
         if sentences is not None:
@@ -125,6 +126,7 @@ class FixedState(DecodingState):
         allowed = None if state.memory_mask is None else state.memory_mask.allowed
         real[..., :length] = True if allowed is None else allowed
         self._source[sentences:] = True
+        self._source_filled.fill_(length)
         self._add(self._source, self._source_added)
 
     def _add(self, allowed: Tensor, added: Tensor) -> None:

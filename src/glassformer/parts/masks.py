@@ -31,6 +31,7 @@ class Mask:
     # The same table in the type of the scores, 0 where it allows and -inf elsewhere: made once for many layers. Only a
     # mask that leaves something to every query may have it.
     added: Tensor | None = None
+    filled: Tensor | None = None  # (1): only so many keys, the first ones, are there yet; for a step in fixed memory
 
     def __and__(self, other: Mask) -> Mask:
         """Attend only where both masks allow it."""
@@ -45,7 +46,7 @@ class Mask:
         """The mask of some sentences of the batch; a table that all of them share stays as it is."""
         if self.allowed is None or self.allowed.dim() < 4 or self.allowed.shape[0] == 1:
             return self
-        return replace(self, allowed=self.allowed.index_select(0, sentences), added=None)
+        return replace(self, allowed=self.allowed.index_select(0, sentences), added=None, filled=None)
 
     def near(self, queries: Tensor, keys: Tensor) -> Mask:
         """The same with its window as a table, by where queries (B or 1, T) and keys (B or 1, S) stand.
