@@ -1,10 +1,12 @@
 """What `glassformer new` writes, trained, beside the best that the sweep reaches in that time.
 
     python benchmarks/new.py PAIRS.tsv --examples 2000,20000,150000 --minutes 20
+    python benchmarks/new.py PAIRS.tsv --minutes 20 --suggest laptop.json   # on the machine in question, and then,
+    python benchmarks/new.py PAIRS.tsv --train laptop.json                  # on a faster one, for as many tokens
 
 For each number of examples the recipe is suggested for this machine, trained, and scored as the sweep scores
 (benchmarks/sweep.py: the same held-out pairs, greedily). Beside it stands the best that any size of the sweep reaches
-with as many tokens as this machine trains on in the time. The last line is JSON.
+with as many tokens as the machine trains on in the time. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -21,26 +23,35 @@ from glassformer.runs import examples_in
 from glassformer.suggest import sizes
 from glassformer.suggest.recognising import recognise
 from glassformer.suggest.suggesting import suggest
+from glassformer.writing import write_text
 from sweep import drawn
 
+Row = dict[str, Any]
 
-def tried(path: Path, examples: int, minutes: float, folder: Path) -> dict[str, Any]:
-    """Suggest, train, score."""
-    train, test = drawn(path, examples, folder)
+
+def suggested(path: Path, examples: int, minutes: float, folder: Path) -> Row:
+    """What `glassformer new` would write on this machine, for how many tokens, and what the sweep expects of sizes."""
+    train, _ = drawn(path, examples, folder)
     made = suggest(recognise([train], "translation"), minutes)
     size = next(name for name, each in sizes.SIZES.items() if each["width"] == made.table["model"]["width"])
-    run: Any = gf.train(make_recipe(made.table), folder / f"run-{examples}")
-    score = run.evaluate(examples_in(test, run), beam=1).summary()["bleu"]
-    best = max(made.tried, key=lambda each: each.score)
     swept = {each.size: round(each.score, 1) for each in made.tried}
-    return {
-        "examples": examples,
-        "size": size,
-        "tokens": made.tokens,
-        "score": round(score, 1),
-        "best_of_sweep": round(best.score, 1),
-        "sweep": swept,
-    }
+    speeds = {each.size: round(each.speed.tokens_per_second) for each in made.tried}
+    facts = {"examples": examples, "minutes": minutes, "size": size, "tokens": made.tokens, "steps": made.steps}
+    return facts | {"best_of_sweep": max(swept.values()), "sweep": swept, "speeds": speeds, "recipe": made.table}
+
+
+def trained(row: Row, path: Path, folder: Path, minutes: bool) -> Row:
+    """Train a suggestion, for its time or for the tokens that were expected in it, and score it."""
+    train, test = drawn(path, row["examples"], folder)
+    table: dict[str, dict[str, Any]] = {name: dict(section) for name, section in row["recipe"].items()}
+    table["source"]["train"] = str(train)
+    if not minutes:
+        table["train"].pop("minutes")
+        table["train"]["tokens"] = row["tokens"]
+    run: Any = gf.train(make_recipe(table), folder / f"run-{row['examples']}")
+    score = run.evaluate(examples_in(test, run), beam=1).summary()["bleu"]
+    print("{examples:,} pairs: {size}, best of the sweep {best_of_sweep}, BLEU".format(**row), round(score, 1))
+    return {**{key: value for key, value in row.items() if key != "recipe"}, "score": round(score, 1)}
 
 
 def main() -> None:
@@ -49,13 +60,20 @@ def main() -> None:
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--examples", default="2000,20000,150000")
     parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--suggest", type=Path, help="write the suggestions for this machine into a file, and stop")
+    parser.add_argument("--train", type=Path, help="train the suggestions of such a file, for as many tokens")
     given = parser.parse_args()
-    rows = []
-    with TemporaryDirectory() as folder:
-        for examples in map(int, given.examples.split(",")):
-            rows.append(tried(given.pairs, examples, given.minutes, Path(folder)))
-            print("{examples:,} pairs: {size}, BLEU {score}; best of the sweep {best_of_sweep}".format(**rows[-1]))
-    print(json.dumps({"minutes": given.minutes, "trained": rows}))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        if given.train:
+            rows = json.loads(given.train.read_text(encoding="utf-8"))
+        else:
+            rows = [suggested(given.pairs, int(each), given.minutes, folder) for each in given.examples.split(",")]
+        if given.suggest:
+            write_text(given.suggest, json.dumps(rows, indent=1))
+        else:
+            rows = [trained(row, given.pairs, folder, minutes=given.train is None) for row in rows]
+        print(json.dumps({"trained": rows} if not given.suggest else {"suggested": rows}))
 
 
 if __name__ == "__main__":
