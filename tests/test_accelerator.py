@@ -186,7 +186,7 @@ def test_captured_decoding_gives_the_same_tokens_as_eager_decoding() -> None:
 
 
 def compare(what: object, taken: Tensor | None, query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> None:
-    """Refuse what is farther from the formula in float64 than PyTorch's kernel is; `allowed` is (B, k, N)."""
+    """Refuse an error that is more than twice that of PyTorch's kernel; `allowed` is (B, k, N)."""
     key, value = (x.double().repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (keys, values))
     scores = query.double() @ key.mT / math.sqrt(query.shape[-1])
     right = scores.masked_fill(~allowed[:, None], -torch.inf).softmax(dim=-1) @ value
@@ -194,7 +194,7 @@ def compare(what: object, taken: Tensor | None, query: Tensor, keys: Tensor, val
     assert taken is not None, what
     found, bound = (float((x.double() - right).square().mean().sqrt()) for x in (taken, usual))
     least = torch.finfo(query.dtype).eps * float(right.square().mean().sqrt())  # of a kernel that rounds once or twice
-    assert found <= max(1.5 * bound, least), (what, found, bound, least)
+    assert found <= max(2 * bound, least), (what, found, bound, least)
 
 
 def test_a_steps_own_kernel_takes_in_what_the_formula_says() -> None:

@@ -52,6 +52,8 @@ def test_a_port_that_is_taken_is_a_sentence_or_another_is_found() -> None:
             assert second.getsockname()[1] not in (PORT if first.getsockname()[1] == PORT else 0, 0)
     with pytest.raises(ConfigurationError, match=r"--host nowhere\.invalid"):
         listen("nowhere.invalid", None)
+    with pytest.raises(ConfigurationError, match=r"--host x{64}: not the name of a host"):
+        listen("x" * 64, None)
     assert socket.getdefaulttimeout() is None
 
 
