@@ -24,8 +24,10 @@ def listen(host: str, port: int | None) -> socket.socket:
         kind, *_, place = socket.getaddrinfo(host, PORT if port is None else port, type=socket.SOCK_STREAM)[0]
         made = socket.socket(kind, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host, such as one with a label of 64 letters
-        raise ConfigurationError(f"--host {host}: {getattr(error, 'strerror', None) or 'not the name of a host'}") from None
+    except UnicodeError:  # such as a label of more than 63 letters
+        raise ConfigurationError(f"--host {host}: not the name of a host") from None
+    except OSError as error:
+        raise ConfigurationError(f"--host {host}: {error.strerror or error}") from None
     try:
         made.bind(place)
     except OSError as error:
