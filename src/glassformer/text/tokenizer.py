@@ -206,7 +206,7 @@ class Tokenizer:
 
     def around(self, texts: int = 1) -> tuple[list[int], ...]:
         """The special tokens of a frame: before, between and after this number of texts."""
-        whole = self._engine.encode(*"a" * texts, add_special_tokens=True)  # type: ignore[misc]
+        whole = safely(self._engine.encode, *"a" * texts, add_special_tokens=True)
         found: list[list[int]] = [[]]
         for token, text in zip(whole.ids, whole.sequence_ids, strict=True):
             if text is None:

@@ -83,6 +83,16 @@ def test_cka_does_not_see_rotation_scale_and_shift(seed: int, scale: float) -> N
     assert 0 <= float(analyses.cka(vectors(x.tolist()), vectors(other.tolist())).values) <= 1 + 1e-6
 
 
+def test_cka_of_two_runs_leaves_out_what_only_one_has_read() -> None:
+    from glassformer.looking.analyses import representations
+
+    one, two = [["the", "old", "man"], ["no"]], [["[cls]", "the", "old", "man", "[sep]"], ["[cls]", "no", "[sep]"]]
+    assert representations._shared(one, two) == ([0, 1, 2, 3], [1, 2, 3, 6])
+    assert representations._shared(two, two) == ([*range(8)], [*range(8)])
+    with pytest.raises(InputError, match="of 4 and 8 only 1 are the same"):
+        representations._shared(one, [["die", "alte", "frau", "hier", "nicht"], ["[cls]", "no", "[sep]"]])
+
+
 def test_a_run_that_ships() -> None:
     run = gf.load("en-de")
     keep = ["encoder.embedding", "before", "after"]
@@ -112,7 +122,10 @@ TWO = vectors([[1.0, 0.0], [0.0, 1.0]], [[5.0, 5.0]])
         (lambda: analyses.pca(TWO, components=3), "there are at most 2 components for these tokens, not 3"),
         (lambda: analyses.neighbours(TWO, 1, 1), "there is no token 1 in text 1: name one of those that were read"),
         (lambda: analyses.neighbours(TWO, 0, 0, top=3), "there are 2 other tokens, not 3"),
-        (lambda: analyses.cka(TWO, TWO[:1]), "cka compares the same tokens, but there are 3 and 2: take the same"),
+        (
+            lambda: analyses.cka(TWO, TWO[:1]),
+            "cka compares the same tokens, but of 3 and 2 only 2 are the same: take the same",
+        ),
         (lambda: analyses.static_similarity(TWO[0]), "static_similarity needs encoder.embedding, which this trace doe"),
         (
             lambda: analyses.pca([*TWO, *vectors([[1.0, 2.0]], name="encoder.1.after")]),

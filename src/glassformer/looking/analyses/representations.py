@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -175,18 +176,39 @@ def cka(first: Traces, second: Traces | None = None, stack: str = "encoder", oth
         CKA(X, Y) = |Yᵀ X|² / (|Xᵀ X| |Yᵀ Y|)
 
     with centred vectors X (N, D) and Frobenius norms: 1 if one is the other but for rotation and scale. `other` is the
-    stack of the second, if it is another.
+    stack of the second, if it is another. Tokens that only one run has, such as a start token, are left out; upper and
+    lower case are the same.
     """
-    ours, _, _ = _vectors(first, stack, "cka")
-    theirs, _, _ = _vectors(first if second is None else second, other or stack, "cka")
-    counts = [len(next(iter(each.values()))) for each in (ours, theirs)]
-    if counts[0] != counts[1]:
+    ours, tokens, texts = _vectors(first, stack, "cka")
+    theirs, others, their_texts = _vectors(first if second is None else second, other or stack, "cka")
+    rows, columns = _shared(_by_text(tokens, texts), _by_text(others, their_texts))
+    values = torch.tensor([[_cka(x[rows], y[columns]) for y in theirs.values()] for x in ours.values()])
+    return Grid(values, list(ours), list(theirs))
+
+
+def _by_text(tokens: list[str], texts: list[int]) -> list[list[str]]:
+    """The tokens of each text, in lower case."""
+    return [
+        [token.casefold() for token, of in zip(tokens, texts, strict=True) if of == text]
+        for text in dict.fromkeys(texts)
+    ]
+
+
+def _shared(first: list[list[str]], second: list[list[str]]) -> tuple[list[int], list[int]]:
+    """Where the tokens that both runs have read, in the same order, stand among all tokens of each run."""
+    rows, columns, begin, other = list[int](), list[int](), 0, 0
+    for one, two in zip(first, second, strict=False):
+        for row, column, size in SequenceMatcher(None, one, two, autojunk=False).get_matching_blocks():
+            rows += range(begin + row, begin + row + size)
+            columns += range(other + column, other + column + size)
+        begin, other = begin + len(one), other + len(two)
+    counts = [sum(map(len, some)) for some in (first, second)]
+    if len(first) != len(second) or 2 * len(rows) < max(counts):
         raise InputError(
-            f"cka compares the same tokens, but there are {counts[0]} and {counts[1]}: "
+            f"cka compares the same tokens, but of {counts[0]} and {counts[1]} only {len(rows)} are the same: "
             "take the same texts, and trace.words() where tokenizers differ"
         )
-    values = torch.tensor([[_cka(x, y) for y in theirs.values()] for x in ours.values()])
-    return Grid(values, list(ours), list(theirs))
+    return rows, columns
 
 
 def _cka(x: Tensor, y: Tensor) -> float:
