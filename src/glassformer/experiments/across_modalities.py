@@ -105,8 +105,8 @@ def _heard(parts: Tensor) -> Tensor:
 
 
 KINDS = {
-    PICTURES: Kind(drawings, seen, WORDS, (SIDE // PATCH) ** 2, 3 * PATCH**2, relative, len(things()) - 1, 450),
-    SOUNDS: Kind(sayings, _heard, LETTERS, FRAMES, HARMONICS, sinusoidal, len(VOWELS), 250),
+    PICTURES: Kind(drawings, seen, WORDS, (SIDE // PATCH) ** 2, 3 * PATCH**2, relative, len(things()) - 1, 500),
+    SOUNDS: Kind(sayings, _heard, LETTERS, FRAMES, HARMONICS, sinusoidal, len(VOWELS), 200),
 }
 
 
@@ -143,7 +143,7 @@ class Maker(nn.Module):
 def squared_loss(learner: Learner, batch: Described) -> Tensor:
     """The summed squared error of all parts."""
     made = learner.head(learner.hidden(batch.words))  # (B, N, F)
-    return (made - batch.values).square().sum()
+    return (made - batch.values).square().sum()  # type: ignore[no-any-return]
 
 
 class Example(NamedTuple):
@@ -191,9 +191,10 @@ def run(trial: Trial, steps: int | None = None, pool: int = 3000, count: int = 3
         f"vectors only. All is judged by {count} new texts each: captions of which no training picture shows either "
         f"thing ({things_of}), sayings with a pair of vowels of which training has none ({pairs}). A thing or a "
         "vowel is right if it is nearer to its own template than to all others, vowels in the waveform.",
-        measured=f"Of things never seen {_told(right, PICTURES)} are drawn right, and {_told(whole, PICTURES)} of the "
-        f"pictures as a whole; of vowels in sayings with new pairs {_told(right, SOUNDS)} of the frames are right, and "
-        f"{_told(whole, SOUNDS)} of the sounds as a whole. The word that is read most is one of those that describe "
+        measured="Things of a colour and a shape never seen together are drawn right in "
+        f"{_told(right, PICTURES)}, whole pictures in {_told(whole, PICTURES)}. In sayings with a pair of vowels never "
+        f"seen, frames are right in {_told(right, SOUNDS)}, whole sounds in {_told(whole, SOUNDS)}. The word that is "
+        "read most is one of those that describe "
         f"the part in {own[PICTURES]:.0%} of the patches of things ({chance[PICTURES]:.0%} by chance) and in "
         f"{own[SOUNDS]:.0%} of the frames of vowels ({chance[SOUNDS]:.0%} by chance); {given[PICTURES]:.0%} and "
         f"{given[SOUNDS]:.0%} of the attention go to such words. {_judged(made, looks)}",
@@ -211,7 +212,7 @@ def _made(right: dict[Any, Spread], kind: str) -> bool:
 
 
 def _told(spreads: dict[Any, Spread], kind: str) -> str:
-    return f"{spreads[kind, CROSS]:.0%} (of the words' mean {spreads[kind, MEAN]:.0%})"
+    return f"{spreads[kind, CROSS]:.0%} with cross attention to the words and {spreads[kind, MEAN]:.0%} with their mean"
 
 
 def _judged(made: dict[str, bool], looks: dict[str, bool]) -> str:
@@ -282,8 +283,9 @@ def _some(rng: Rng, known: Described, count: int = 32) -> Described:
 def _draw(
     right: dict[Any, Spread], own: dict[Any, Spread], chance: dict[Any, Spread], examples: dict[str, list[Example]]
 ) -> Figure:
-    figure = Figure(figsize=(11.5, 8), layout="constrained")
-    top, *others = figure.subfigures(3, 1, height_ratios=[1, 1, 1.15])
+    figure = Figure(figsize=(11.5, 7.4), layout="constrained")
+    parts: Any = figure.subfigures(3, 1, height_ratios=[1, 0.62, 1.1])
+    top, *others = parts
     quality, looks = top.subplots(1, 2)
     names = ["things", "frames of vowels"]
     bars(quality, names, {reads: [right[kind, reads] for kind in KINDS] for reads in READS}, COLOURS, "%.2f")

@@ -173,7 +173,7 @@ def analysed(sounds: Tensor) -> Tensor:
     frames = sounds.reshape(len(sounds), -1, SAMPLES)
     loud = torch.fft.rfft(frames).abs() * 2 / SAMPLES  # (B, N, SAMPLES / 2 + 1)
     periods = PITCH * SAMPLES // RATE
-    return loud[..., periods : (HARMONICS + 1) * periods : periods]
+    return loud[..., periods : (HARMONICS + 1) * periods : periods]  # type: ignore[no-any-return]
 
 
 def heard(sounds: Tensor) -> Tensor:
