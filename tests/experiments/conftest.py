@@ -10,6 +10,7 @@ from glassformer.experiments import EXPERIMENTS, Finding
 
 # A few steps of everything: what is measured without training is right, what is trained has learned nothing.
 SMALL: dict[str, dict[str, Any]] = {
+    "across-modalities": {"steps": 3, "pool": 40, "count": 10},
     "batch-vs-layer-norm": {"steps": 3, "batches": (1, 4), "new": 8},
     "beam-fluency": {"widths": (1, 2), "chosen": 2, "count": 2},
     "binary-counting": {"steps": 3},
