@@ -245,7 +245,7 @@ class MultiHeadAttention(Observable):
     def _step(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, cache: Cache | FixedCache | None
     ) -> Tensor | None:
-        """What each beam, a query each, takes in, (B, H, T, K), in a step in fixed memory, if there is a kernel for it."""
+        """What each query takes in, (B, H, T, K), in a decoding step in fixed memory, if there is a kernel for it."""
         if mask is None or mask.filled is None or self.observe is not None:
             return None
         biased = self.positions is not None and type(self.positions).bias is not AttentionPositions.bias
