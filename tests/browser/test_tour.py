@@ -84,7 +84,7 @@ def test_what_the_tour_says_of_the_model_is_so(browser: Browser, studio: str) ->
         expect(page.locator(".unfolded aside")).to_contain_text("Score of")
         expect(page.locator(".unfolded .tables")).to_contain_text("q · k / √64")
     with visited(browser, at(6)) as page:
-        expect(page.locator("h2").first).to_contain_text("decoder self-attention")
+        expect(page.locator(".which")).to_contain_text("decoder self-attention")
         expect(page.locator("[role=application] canvas")).to_be_visible()
     with visited(browser, at(9)) as page:
         expect(page.locator(".candidates li")).not_to_have_count(0)

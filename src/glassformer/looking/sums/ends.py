@@ -106,7 +106,7 @@ def logit_steps(place: Place) -> list[Step]:
     if isinstance(head := place.model.head, NumberHead):
         mean, deviation = float(head.mean[place.at]), float(head.deviation[place.at])
         scaled = [Term("W x + b", (steps[0].value, deviation)), Term("mean of the data", (mean,))]
-        steps.append(step("in the units of the data", scaled, ("number", "deviation")))
+        steps.append(step("× deviation + mean", scaled, ("number", "deviation")))
     return steps
 
 
