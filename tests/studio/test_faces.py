@@ -235,3 +235,14 @@ def test_an_image_is_patched_from_another(everyone: TestClient) -> None:
     found = ask(everyone, "layers.patching", "images", text=one, other=two)
     assert found.header["labels"][:2] == ["class", "1,1"]
     assert found.arrays["effects"].max() > 0.5
+
+
+def test_runs_that_read_different_things_are_not_compared(everyone: TestClient) -> None:
+    image = ask(everyone, "about", "images").header["examples"][0]
+    response = everyone.post(
+        "/api/ask/compare", json={"run": "images", "options": {"text": image, "other": "captioning"}}
+    )
+    assert response.status_code == 200, response.text
+    response = everyone.post("/api/ask/compare", json={"run": "images", "options": {"text": image, "other": "copy"}})
+    said = "this run reads image, and 'copy' text: they cannot be compared"
+    assert (response.status_code, response.json()["error"]) == (400, said)
