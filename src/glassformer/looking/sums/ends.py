@@ -32,7 +32,9 @@ def embedding_steps(place: Place) -> list[Step]:
         patch = place.vector(f"{place.stack}.patches", place.token - 1)
         return [step("patch", [Term(f"patch {place.token - 1}, projected", (float(patch[place.at]),))])]
     if isinstance(embedding, ValueEmbedding):
-        return [step("W [values, missing] + b", linear_terms(embedding.projection, _values(place), place.at), ("x", "W"))]
+        return [
+            step("W [values, missing] + b", linear_terms(embedding.projection, _values(place), place.at), ("x", "W"))
+        ]
     token = int(place.trace[f"{place.stack}.tokens"][place.sentence, place.token])
     row = embedding.weight[token].detach().double().cpu()
     terms = [Term(f"row {token} of the table", (float(row[place.at]), embedding.scale))]
