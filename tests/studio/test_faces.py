@@ -127,6 +127,7 @@ def test_cells_have_the_gates_and_the_memory_of_the_analyses(everyone: TestClien
     run: Any = every_task("blind")
     found, trace = ask(everyone, "read", "blind", text="a b c"), run.look("a b c", keep=cell_points(points(run)))
     assert found.header["readings"] == {"pieces": []}
+    assert found.header["words"]["written"] == trace.about.words["written"][0]  # Decoding counts in words
     assert [cell["name"] for cell in found.header["cells"]] == ["encoder.0", "decoder.0"]
     for stack in ("encoder", "decoder"):
         gates, memory = analyses.gates(trace, stack=stack), analyses.memory(trace, stack=stack)
