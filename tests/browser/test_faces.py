@@ -231,3 +231,40 @@ def test_every_face_fits(browser: Browser, studio: str, width: int, scheme: str)
             page.locator("main[aria-busy='false'] h2").first.wait_for()
             assert page.evaluate("document.documentElement.scrollWidth") <= width, name
             assert page.locator(".notice.shown").count() == 0, name
+
+
+@pytest.mark.parametrize("name", ["images", "captioning", "series", "forecasting", "gpt2", "blind", "two texts"])
+def test_every_view_of_a_face_is_shown_and_all_is_saved(
+    browser: Browser, studio: str, name: str, tmp_path: Path
+) -> None:
+    with visited(browser, at(studio, name), 820) as page:
+        page.locator("main[aria-busy='false'] h2").first.wait_for()
+        tabs = page.get_by_role("navigation").get_by_role("button")
+        assert {"Inside", "Positions & embeddings"} <= set(tabs.all_inner_texts())
+        for tab in tabs.all():
+            if tab.inner_text() == "Compare":  # the other run reads something else, which is refused
+                continue
+            tab.click()
+            page.locator("main > *").first.wait_for()
+            page.locator("main[aria-busy='false']").wait_for()
+            assert page.locator(".notice.shown").all_inner_texts() == [], tab.inner_text()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 820, tab.inner_text()
+        tabs.nth(0).click()
+        page.get_by_role("button", name="Share").click()
+        with page.expect_download() as taken:
+            page.get_by_role("menuitem", name="Save as one file").click()
+        taken.value.save_as(tmp_path / "saved.html")
+    with visited(browser, (tmp_path / "saved.html").as_uri(), 820) as page:
+        page.locator("main[aria-busy='false'] h2").first.wait_for()
+        page.get_by_role("button", name="Inside").click()
+        expect(page.locator("[data-view=inside] h3").first).to_be_visible()
+        assert page.locator(".notice.shown").count() == 0
+
+
+def test_another_image_is_chosen_from_the_examples(browser: Browser, studio: str) -> None:
+    with visited(browser, at(studio, "images", view="layers")) as page:
+        expect(page.get_by_role("heading", name="Which patches speak for")).to_be_visible()
+        expect(page.locator(".patches .word")).to_have_count(16)
+        page.get_by_role("group", name="second image").get_by_role("button").first.click()
+        page.get_by_role("button", name="Patch", exact=True).click()
+        expect(page.get_by_text("Log-probability with the first image")).to_be_visible()

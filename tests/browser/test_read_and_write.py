@@ -87,7 +87,7 @@ def test_heads_layers_kinds_and_pieces_can_be_chosen(opened: Open, file: Path, t
     word(page, "rows", "Die")
     mean = trace.attention("decoder.self")[:, 0, :, 1].mean(dim=(0, 1))
     assert bars(page)[0][1] == digits(float(mean.max()))
-    assert page.locator("h2").first.inner_text() == "Decoder self-attention, mean of all heads"
+    assert page.locator(".which").inner_text() == "Decoder self-attention, mean of all heads."
 
 
 def test_the_matrix_names_the_weight_that_is_pointed_at(opened: Open, file: Path, trace: Trace) -> None:
@@ -112,15 +112,15 @@ def test_arrows_move_through_words_and_the_focus_is_seen(opened: Open, file: Pat
     page.locator(".rows button[tabindex='0']").focus()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
-    assert heading(page) == "Read to write Bank"
+    assert heading(page) == "To write Bank it read"
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
     page.keyboard.press("ArrowUp")
     assert heading(page).endswith("is read by")
     page.locator(".cell[aria-pressed='true']").focus()
-    before = page.locator("h2").first.inner_text()
+    before = page.locator(".which").inner_text()
     page.keyboard.press("ArrowLeft")
-    assert page.locator("h2").first.inner_text() != before
+    assert page.locator(".which").inner_text() != before
 
 
 def test_right_to_left_texts_run_from_right_to_left(opened: Open, trace: Trace, tmp_path: Path) -> None:

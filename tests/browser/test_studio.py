@@ -69,7 +69,7 @@ def test_a_newcomer_sees_at_once_which_word_was_read_for_which(opened: Open, stu
     head = sharpest(run.look(TEXT, keep="weights").words())
     assert output(page) == run.translate([TEXT])[0].text
     place = max(range(len(head.rows)), key=lambda row: len(head.rows[row]))
-    assert heading(page) == f"Read to write {head.rows[place]}"  # before anything is done
+    assert heading(page) == f"To write {head.rows[place]} it read"  # before anything is done
     weights = head.weights[place]
     assert bars(page)[0] == (head.columns[int(weights.argmax())], digits(float(weights.max())))
     assert not [url for url in found.requests if url.endswith("/api/ask/read")]  # it was recorded
@@ -91,7 +91,7 @@ def test_type_hover_choose_switch_off_and_take_another_word(
     row = trace.words()["decoder.1.cross"][0, 2, head.rows.index("Bahnhof")]
     assert bars(page)[0][1] == digits(float(row.max()))
     page.get_by_role("button", name="rollout through all layers").click()
-    expect(page.locator("h2").first).to_have_text("cross attention, rollout through all layers")
+    expect(page.locator(".which")).to_have_text("cross attention, rollout through all layers.")
 
     page.get_by_role("button", name="What matters").click()
     effect = head_effects(run, "Where is the old station?")["decoder.cross"].of("decoder.2.cross", 3)
@@ -207,7 +207,7 @@ def test_one_file_opens_from_disk_without_a_network(opened: Open, studio: str, t
     word(page, "rows", "Bank")
     assert bars(page)[0][0] == "bank"
     page.get_by_role("button", name=re.compile("^layer 0, head 1,")).click()
-    expect(page.locator("h2").first).to_have_text("cross attention, layer 0, head 1")
+    expect(page.locator(".which")).to_have_text("cross attention, layer 0, head 1.")
     page.get_by_role("button", name="Switch this head off").click()
     expect(page.locator(".notice.shown")).to_have_text(ONLY_RECORDED)
     expect(page.locator(".changes .before")).to_have_count(0)  # nothing is known of what it would change

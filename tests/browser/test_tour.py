@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from every_task import EveryTask
 
 from .serving import served, visited
+from .test_read_and_write import box
 
 TITLES = [
     "Why attention",
@@ -84,8 +85,14 @@ def test_what_the_tour_says_of_the_model_is_so(browser: Browser, studio: str) ->
         expect(page.locator(".unfolded aside")).to_contain_text("Score of")
         expect(page.locator(".unfolded .tables")).to_contain_text("q · k / √64")
     with visited(browser, at(6)) as page:
-        expect(page.locator("h2").first).to_contain_text("decoder self-attention")
-        expect(page.locator("[role=application] canvas")).to_be_visible()
+        expect(page.locator(".which")).to_contain_text("decoder self-attention")
+        canvas = page.locator("[role=application] canvas")
+        expect(canvas).to_be_visible()
+        expect(page.locator(".which")).to_be_in_viewport()
+        assert box(page.locator(".numbers"))[1] >= sum(box(canvas)[1::2])  # nothing lies on the map
+    with visited(browser, at(8)) as page:
+        expect(page.locator(".candidates li bdi").first).to_have_text("·In")
+        expect(page.locator(".candidates li.marked bdi")).not_to_have_text("·In")
     with visited(browser, at(9)) as page:
         expect(page.locator(".candidates li")).not_to_have_count(0)
         assert page.locator(".candidates li").nth(1).evaluate("each => each.classList.contains('marked')")

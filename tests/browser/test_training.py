@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -122,3 +123,19 @@ def test_two_runs_side_by_side(browser: Browser, studio: str, every_task: EveryT
         expect(page.locator(".streams .first .point")).to_be_visible()
     with served([every_task.path("copy")]) as alone, visited(browser, at(alone, "copy", view="compare")) as page:
         expect(page.locator(".hint").first).to_contain_text("There is one run only.")
+
+
+def test_a_link_and_a_file_name_the_run_that_was_compared_with(
+    browser: Browser, studio: str, every_task: EveryTask, tmp_path: Path
+) -> None:
+    with visited(browser, at(studio, "copy", "a b c d", view="compare")) as page:  # nobody has chosen the other one
+        other = page.get_by_label("run to compare with").input_value()
+        expect(page.locator(".output p")).to_have_count(2)
+        assert json.loads(parse_qs(page.url.partition("#")[2])["options"][0])["compare"] == {"other": other}
+        page.get_by_role("button", name="Share").click()
+        with page.expect_download() as taken:
+            page.get_by_role("menuitem", name="Save as one file").click()
+        taken.value.save_as(tmp_path / "saved.html")
+    with visited(browser, (tmp_path / "saved.html").as_uri()) as page:
+        expect(page.get_by_label("run to compare with")).to_have_value(other)
+        expect(page.locator(".output p")).to_have_count(2)

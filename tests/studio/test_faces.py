@@ -127,6 +127,7 @@ def test_cells_have_the_gates_and_the_memory_of_the_analyses(everyone: TestClien
     run: Any = every_task("blind")
     found, trace = ask(everyone, "read", "blind", text="a b c"), run.look("a b c", keep=cell_points(points(run)))
     assert found.header["readings"] == {"pieces": []}
+    assert found.header["words"]["written"] == trace.about.words["written"][0]  # Decoding counts in words
     assert [cell["name"] for cell in found.header["cells"]] == ["encoder.0", "decoder.0"]
     for stack in ("encoder", "decoder"):
         gates, memory = analyses.gates(trace, stack=stack), analyses.memory(trace, stack=stack)
@@ -163,3 +164,86 @@ def test_what_a_run_cannot_read_is_refused_in_a_sentence(
     response = everyone.post("/api/ask/read", json={"run": run, "options": {"text": text}})
     assert response.status_code == 400
     assert response.json()["error"] == message
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_every_task_is_shown_inside_and_its_numbers_are_written_out(everyone: TestClient, name: str) -> None:
+    text = ask(everyone, "about", name).header["examples"][0]
+    lanes = ask(everyone, "inside", name, text=text).header["lanes"]
+    parts = [part for lane in lanes for stage in lane["stages"] for part in stage["parts"]]
+    for part in parts:
+        token = 0 if part["kind"] in ("head", "numbers") else 1
+        found = ask(everyone, "inside.part", name, text=text, part=part["name"], token=token)
+        for table, said in found.header["tables"].items():
+            at = said["places"][0] if said["places"] else said["first_column"]
+            if said["point"] and table != "joined":  # which is of all heads
+                cell = {"point": said["point"], "token": said["first"], "at": at, "head": said["head"]}
+                shown = ask(everyone, "inside.cell", name, text=text, **cell).header
+                first = float(found.arrays[table][0, 0])
+                assert shown["value"] == pytest.approx(first, abs=1e-4), (part["name"], table)
+                assert shown["steps"][-1]["value"] == pytest.approx(first, abs=1e-3), (part["name"], table)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_tokens_of_every_task_have_neighbours_and_positions(everyone: TestClient, name: str) -> None:
+    about = ask(everyone, "about", name).header
+    text, other = about["examples"][0], about["examples"][-1]
+    for stack in ("encoder", "decoder"):
+        if any(point.startswith(f"{stack}.") for point in about["points"]):
+            ask(everyone, "positions", name, stack=stack)
+            maps = ask(everyone, "embeddings", name, text=text, other=other, stack=stack).header
+            assert set(maps["texts"]) == {0, 1}
+            near = ask(everyone, "embeddings.near", name, text=text, stack=stack, token=1).header
+            reads_tokens = f"{stack}.tokens" in about["points"]
+            assert (near["vocabulary"] != []) == reads_tokens
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_layers_explain_every_task_whose_answer_has_scores(everyone: TestClient, name: str) -> None:
+    about = ask(everyone, "about", name).header
+    assert ("layers" in about["views"]) == (name not in ("forecasting", "embedding"))  # numbers, and a vector
+    if "layers" not in about["views"]:
+        return
+    lens = ask(everyone, "layers", name, text=about["examples"][0]).header
+    last = len(lens["chosen"]) - 1
+    asked = {"text": about["examples"][0], "position": last}
+    for method in ("occlusion", "input_x_gradient"):
+        source = ask(everyone, "layers.source", name, **asked, method=method).header
+        assert any(source["readings"]["pieces"]["values"])
+    if not lens["without"]:
+        parts = ask(everyone, "layers.parts", name, **asked).header
+        assert sum(parts["values"]) == pytest.approx(parts["logit"], abs=1e-3)
+
+
+def test_what_a_language_model_wrote_is_looked_into(everyone: TestClient, every_task: EveryTask) -> None:
+    run: Any = every_task("gpt2")
+    text = "the old cat"
+    read = ask(everyone, "read", "gpt2", text=text, length=3).header["readings"]["pieces"][0]["rows"]
+    for view in ("inside", "layers", "embeddings"):
+        more = {"stack": "decoder"} if view == "embeddings" else {}
+        found = ask(everyone, view, "gpt2", text=text, length=3, **more).header
+        shown = found["lanes"][-1]["tokens"] if view == "inside" else found["tokens" if more else "places"]
+        assert shown == read, view
+        assert len(shown) > len(run.read(text))
+    last = {"text": text, "length": 3, "position": len(read) - 1}
+    ask(everyone, "layers.source", "gpt2", **last)
+    patched = ask(everyone, "layers.patching", "gpt2", **last, other="the red cat")
+    assert patched.arrays["effects"].shape[1] == len(read)
+
+
+def test_an_image_is_patched_from_another(everyone: TestClient) -> None:
+    one, two = (sent(labels.drawn(label, 7)) for label in ("standing", "lying"))
+    found = ask(everyone, "layers.patching", "images", text=one, other=two)
+    assert found.header["labels"][:2] == ["class", "1,1"]
+    assert found.arrays["effects"].max() > 0.5
+
+
+def test_runs_that_read_different_things_are_not_compared(everyone: TestClient) -> None:
+    image = ask(everyone, "about", "images").header["examples"][0]
+    response = everyone.post(
+        "/api/ask/compare", json={"run": "images", "options": {"text": image, "other": "captioning"}}
+    )
+    assert response.status_code == 200, response.text
+    response = everyone.post("/api/ask/compare", json={"run": "images", "options": {"text": image, "other": "copy"}})
+    said = "this run reads image, and 'copy' text: they cannot be compared"
+    assert (response.status_code, response.json()["error"]) == (400, said)

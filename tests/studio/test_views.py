@@ -164,3 +164,9 @@ def test_a_recurrent_model_with_attention_is_read_and_changed_too(trained: Trans
     assert not torch.allclose(whole, without)
     (head,) = read.effects(run, read.Effects(text="a b c")).header["heads"]
     assert (head["kind"], head["layer"], head["head"]) == ("decoder.cross", 0, 0)
+
+
+def test_words_of_bytes_are_shown_in_their_letters(client: TestClient) -> None:
+    kinds = ask(client, "read", "en-de", text="银行 הבנק").header["readings"]
+    columns = {each["name"]: each["columns"] for each in kinds["words"]}["decoder.cross"]
+    assert columns == ["银", "行", "הבנק"]

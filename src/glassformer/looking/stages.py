@@ -24,6 +24,7 @@ from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.patches import PatchEmbedding
 from glassformer.parts.positions import NoPositions
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
+from glassformer.parts.values import NumberHead
 
 TITLES = {"self": "self-attention", "cross": "cross-attention", "ff": "feed-forward"}
 
@@ -34,7 +35,7 @@ class Part:
 
     name: str  # "decoder.0.cross"
     title: str
-    kind: str  # "attention", "feed-forward", "embedding", "norm", "cells", "alignment", "head"
+    kind: str  # "attention", "feed-forward", "embedding", "norm", "cells", "alignment", "head", "numbers"
     heads: int = 0
 
 
@@ -65,7 +66,8 @@ def stages(model: Any) -> list[Lane]:
         raise InputError("a model with an encoder or a decoder is expected, not a part of one")
     lanes = [_lane(name, getattr(inside, name), alone=len(names) == 1) for name in names]
     if not isinstance(inside.head, nn.Identity):
-        head = Part("logits", "scores, then softmax", "head")
+        numbers = isinstance(inside.head, NumberHead)
+        head = Part("logits", *(("the numbers", "numbers") if numbers else ("scores, then softmax", "head")))
         title = "next token" if names[-1] == "decoder" else "answer"
         lanes[-1].stages.append(Stage("logits", title, "logits", [head]))
     return lanes

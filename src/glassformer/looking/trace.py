@@ -34,6 +34,7 @@ Texts = list[list[str]]  # of each sentence, of each token
 Groups = list[list[list[int]]]  # of each sentence, of each word: its tokens
 WRITTEN = "written"  # what the label of a token that was written is kept under
 SHARED = ("label", "vocabulary")  # axes whose names are the same in all sentences
+BYTES = re.compile(r"(?:⟨[0-9A-F]{2}(?:[ ▁][0-9A-F]{2})*⟩)+")  # that are no letter, as tokens are spelled
 MERGED = re.compile(r"\b(weights|after|before|output|embedding|positions|hidden|state|cell|gates)\b")
 
 
@@ -362,7 +363,16 @@ def kind_of_weights(name: str) -> str:
 
 def _word(tokens: Sequence[str], group: Sequence[int]) -> str:
     """A word, put together from its pieces."""
-    return "".join(tokens[number].removeprefix("##") for number in group).strip("▁") or tokens[group[0]]
+    text = "".join(tokens[number].removeprefix("##") for number in group)
+    return BYTES.sub(_letters, text).strip("▁") or tokens[group[0]]
+
+
+def _letters(found: re.Match[str]) -> str:
+    """The letters of bytes that several tokens have together, ⟨E9⟩⟨93⟩⟨B6⟩; what makes none stays."""
+    try:
+        return bytes.fromhex(re.sub("[^0-9A-F]", "", found[0])).decode()
+    except UnicodeDecodeError:
+        return found[0]
 
 
 def optional(name: str) -> Any:

@@ -73,6 +73,7 @@ def unfold(model: Any, trace: Trace, name: str, token: int = 0, head: int = 0, s
         "norm": opened.norm,
         "cells": opened.cells,
         "head": opened.scores,
+        "numbers": opened.numbers,
     }
     makers[part.kind]()
     return opened.found
@@ -182,6 +183,9 @@ class _Opened:
             self.found.facts["positions"] = "Learned" if isinstance(order, Tensor) else type(order).__name__
         self.vector("before", f"{stack}.0.before")
         self.found.facts["scale"] = float(getattr(getattr(self.model, stack).embedding, "scale", 1.0))
+        self.found.facts["reads"] = next(
+            (each for each in ("patches", "values") if f"{stack}.{each}" in self.trace.names), "tokens"
+        )
 
     def norm(self) -> None:
         """What leaves a stack."""
@@ -204,12 +208,20 @@ class _Opened:
         self.vector("last", "", cell.before("state"))
         self.found.facts.update({"cell": cell.layers.cell.__name__, "backward": cell.backward})
 
-    def scores(self) -> None:
-        """The likeliest words or labels of one token, and the vector that is scored."""
+    def head_input(self) -> Tensor:
+        """The vector that the head reads becomes a table; the logits (V) that it makes of it."""
         place = self.place("logits")
-        logits = place.vector("logits")
         before, stack = split_head(self.model.head)[0], "decoder" if hasattr(self.model, "decoder") else "encoder"
         self.vector("input", "" if before else f"{stack}.output", head_input(place, before))
+        return place.vector("logits")
+
+    def numbers(self) -> None:
+        """The numbers that a model answers with, and the vector that they are made of."""
+        self.vector("numbers", "logits", self.head_input())
+
+    def scores(self) -> None:
+        """The likeliest words or labels of one token, and the vector that is scored."""
+        logits = self.head_input()
         *_, axis = self.trace.kept.axes_of("logits")
         names = labels(self.trace, "logits", axis, self.sentence)
         best = logits.topk(min(BEST, len(logits))).indices.tolist()

@@ -26,6 +26,7 @@ from glassformer.looking.patching import Forced, Looked
 from glassformer.looking.points import points_of
 from glassformer.looking.recording import record
 from glassformer.looking.trace import Groups, optional
+from glassformer.parts.values import ValueEmbedding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -259,10 +260,12 @@ def _embeddings(model: Any) -> list[str]:
 
 
 def _average(model: Any, name: str, x: Tensor) -> Tensor:
-    """The vector of an average word, (D): the mean of the table; of patches zeros."""
+    """The vector of an average word, (D): the mean of the table; of patches zeros, of values that of the mean value."""
     if name.endswith("patches"):
         return torch.zeros(x.shape[-1])
     embedding = getattr(model, name.partition(".")[0]).embedding
+    if isinstance(embedding, ValueEmbedding):
+        return embedding.projection.bias.detach().float().cpu()
     return (embedding.weight.detach().float().mean(dim=0) * embedding.scale).cpu()  # type: ignore[no-any-return]
 
 

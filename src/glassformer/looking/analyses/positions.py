@@ -78,7 +78,7 @@ def _added(embedding: Any, length: int) -> tuple[str, Tensor] | None:
     if isinstance(order, NoPositions):
         return None
     if isinstance(order, Tensor):  # patches, each of which has a trained vector
-        return "Learned", order[0, :length].float().cpu()
+        return "Learned", order.detach()[0, :length].float().cpu()
     if isinstance(order, Learned):
         length = min(length, order.length)
     elif isinstance(embedding, PatchEmbedding):

@@ -19,10 +19,11 @@ from glassformer.parts.heads import Classifier
 from glassformer.parts.patches import PatchEmbedding
 from glassformer.parts.positions import Learned, Waves
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder, the_end
+from glassformer.parts.values import NumberHead, ValueEmbedding
 
 
 def embedding_steps(place: Place) -> list[Step]:
-    """A row of the table, times its scale, and the segment's vector where there is one."""
+    """A row of the table, times its scale, and the segment's vector; of an image a patch, of a series its values."""
     embedding: Any = getattr(place.model, place.stack).embedding
     if isinstance(embedding, PatchEmbedding):
         if place.token == 0:
@@ -30,6 +31,10 @@ def embedding_steps(place: Place) -> list[Step]:
             return [step("class token", [Term("trained vector", (number,))])]
         patch = place.vector(f"{place.stack}.patches", place.token - 1)
         return [step("patch", [Term(f"patch {place.token - 1}, projected", (float(patch[place.at]),))])]
+    if isinstance(embedding, ValueEmbedding):
+        return [
+            step("W [values, missing] + b", linear_terms(embedding.projection, _values(place), place.at), ("x", "W"))
+        ]
     token = int(place.trace[f"{place.stack}.tokens"][place.sentence, place.token])
     row = embedding.weight[token].detach().double().cpu()
     terms = [Term(f"row {token} of the table", (float(row[place.at]), embedding.scale))]
@@ -39,6 +44,14 @@ def embedding_steps(place: Place) -> list[Step]:
         segment = int((table - rest).abs().sum(dim=-1).argmin())
         terms.append(Term(f"segment {segment}", (float(table[segment, place.at]),)))
     return [step("embedding", terms, ("table", "scale"))]
+
+
+def _values(place: Place) -> Tensor:
+    """What a step of a series is read as, (2 C): its values in standard units, and which are missing."""
+    embedding: Any = getattr(place.model, place.stack).embedding
+    x = place.vector(f"{place.stack}.values")
+    mean, deviation = (each.double().cpu() for each in (embedding.mean, embedding.deviation))
+    return torch.cat((((x - mean) / deviation).nan_to_num(nan=0.0), x.isnan().double()))
 
 
 def position_steps(place: Place) -> list[Step]:
@@ -91,12 +104,17 @@ def logit_steps(place: Place) -> list[Step]:
     """What the head gives to a token of the vocabulary, or to a label."""
     before, last = split_head(place.model.head)
     x = head_input(place, before)
-    return [step("W x + b", linear_terms(last, x, place.at), ("x", "W"))]
+    steps = [step("W x + b", linear_terms(last, x, place.at), ("x", "W"))]
+    if isinstance(head := place.model.head, NumberHead):
+        mean, deviation = float(head.mean[place.at]), float(head.deviation[place.at])
+        scaled = [Term("W x + b", (steps[0].value, deviation)), Term("mean of the data", (mean,))]
+        steps.append(step("× deviation + mean", scaled, ("number", "deviation")))
+    return steps
 
 
 def split_head(head: nn.Module) -> tuple[list[nn.Module], nn.Module]:
     """The parts of a head before its last linear one, and that."""
-    if isinstance(head, Classifier):
+    if isinstance(head, Classifier | NumberHead):
         return [head.pool], head.scores
     *before, last = parts_in_order(head)
     if not isinstance(last, nn.Linear | TiedHead):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from glassformer.errors import InputError
 from glassformer.looking.answer import Answer, Array, fractions
 from glassformer.looking.comparing import compare_items
 from glassformer.looking.plots.choosing import called, name
@@ -26,6 +27,9 @@ class Compare(Options):
 
 def answer(run: Any, options: Compare, other: Any) -> Answer:
     """Outputs with their differences marked, scores, streams and heads; and the weights of all heads of both."""
+    if run.fields != other.fields:
+        reads = [" and ".join(each.fields) for each in (run, other)]
+        raise InputError(f"this run reads {reads[0]}, and {options.other!r} {reads[1]}: they cannot be compared")
     found = compare_items(run, other, (item_of(run, options.text), item_of(other, options.text)), "")
     outputs = (differences(*found.outputs), differences(*found.outputs[::-1]))
     kinds, arrays = list[dict[str, Any]](), dict[str, Array]()

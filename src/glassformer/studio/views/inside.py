@@ -23,15 +23,16 @@ from glassformer.looking.stages import Lane, stages, strips
 from glassformer.looking.sums import PROBABILITIES, Sum, sum_of
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.looking.unfolding import Table, Unfolded, unfold
-from glassformer.studio.views.passes import follows, forced_of, layer_trace, reads_text, streams, trace_of
+from glassformer.studio.views.passes import follows, forced_of, layer_trace, streams, tells_numbers, trace_of
 from glassformer.studio.views.traces import Output
-from glassformer.studio.views.view import Head, View
+from glassformer.studio.views.view import IMAGE, Head, View
 
 BINS = 40  # numbers that stand for a vector in the overview
 MOST = 512  # tokens of a lane that are shown
 WINDOW = 96  # tokens on a side of an unfolded table
 TERMS = 10  # of a sum that are written out, the largest
 CANDIDATES = 3
+NUMBERS = 6  # of an answer that is numbers
 Token = Annotated[int, Field(ge=0, le=100_000)]
 Place = Annotated[int, Field(ge=0, le=10_000_000)]
 Name = Annotated[str, Field(max_length=80, pattern=r"^[a-z0-9_.]+$")]
@@ -64,7 +65,7 @@ def overview(run: Any, options: Output) -> Answer:
             "input": trace.input,
             "output": trace.output,
             "lanes": lanes,
-            "answers": _answers(run, trace, options),
+            "answers": _numbers(trace) if tells_numbers(run) else _answers(run, trace, options),
             "parameters": sum(each.numel() for each in run.model.parameters()),
             "most": MOST,
         },
@@ -137,6 +138,13 @@ def _answers(run: Any, trace: Trace, asked: Output) -> list[list[dict[str, Any]]
             ]
         )
     return found
+
+
+def _numbers(trace: Trace) -> list[list[dict[str, Any]]]:
+    """The first numbers that the model answers with."""
+    *_, axis = trace.kept.axes_of("logits")
+    named = list(enumerate(zip(trace.axes("logits")[axis], trace["logits"][0].tolist(), strict=True)))
+    return [[{"id": at, "text": name(text), "logit": round(value, 4)} for at, (text, value) in named[:NUMBERS]]]
 
 
 def part(run: Any, options: Unfold) -> Answer:
@@ -220,13 +228,8 @@ def said(found: Sum) -> dict[str, Any]:
     return {"point": found.point, "value": found.value, "steps": steps}
 
 
-def fits(run: Any) -> bool:
-    """Whether the run reads text."""
-    return reads_text(run)
-
-
 VIEWS = (
-    View("inside", Output, overview, fits),
-    View("inside.part", Unfold, part, fits),
-    View("inside.cell", Cell, cell, fits),
+    View("inside", Output, overview, body=IMAGE),
+    View("inside.part", Unfold, part, body=IMAGE),
+    View("inside.cell", Cell, cell, body=IMAGE),
 )

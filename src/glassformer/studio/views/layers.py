@@ -32,9 +32,9 @@ from glassformer.looking.patching import preference
 from glassformer.looking.plots.choosing import name
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
-from glassformer.studio.views.passes import follows, forced_of, reads_text, trace_of
+from glassformer.studio.views.passes import follows, forced_of, tells_numbers, trace_of, written_of
 from glassformer.studio.views.traces import Output
-from glassformer.studio.views.view import Text, View
+from glassformer.studio.views.view import IMAGE, Given, View
 
 MOST = 128  # places of the output that are shown
 BEST = 5  # words of each layer and place
@@ -68,7 +68,7 @@ class Source(Chosen):
 class Patching(Chosen):
     """And the other text, which is to be repaired, place by place or head by head."""
 
-    other: Text
+    other: Given
     over: Literal["positions", "heads"] = "positions"
 
 
@@ -184,7 +184,7 @@ def _token(run: Any, trace: Trace, options: Chosen) -> int:
 def source(run: Any, options: Source) -> Answer:
     """How much each word that was read speaks for a word."""
     trace = trace_of(run, options, ("logits",))
-    whole, forced = trace["logits"][0].dim() == 1, forced_of(run, options)
+    whole = trace["logits"][0].dim() == 1
     more = {"steps": options.steps} if options.method == "integrated_gradients" else {}
     found: Attribution = METHODS[options.method](
         run,
@@ -192,7 +192,7 @@ def source(run: Any, options: Source) -> Answer:
         _token(run, trace, options),
         None if whole else options.position,
         options.against,
-        forced.written,
+        written_of(run, options),
         **more,
     )
     return Answer(
@@ -230,9 +230,8 @@ def patched(run: Any, options: Patching) -> Answer:
     trace = trace_of(run, options, ("logits",))
     whole, token = trace["logits"][0].dim() == 1, _token(run, trace, options)
     metric = preference(token, None if whole else options.position, options.against)
-    written = forced_of(run, options).written
     clean, corrupt = item_of(run, options.text), item_of(run, options.other)
-    found = patching(run, clean, corrupt, metric, options.over, None, written)
+    found = patching(run, clean, corrupt, metric, options.over, None, written_of(run, options))
     return Answer(
         {
             "points": found.points,
@@ -246,13 +245,13 @@ def patched(run: Any, options: Patching) -> Answer:
 
 
 def fits(run: Any) -> bool:
-    """Whether the run reads text, and its model scores words or labels."""
-    return reads_text(run) and "logits" in points(run)
+    """Whether the run's model scores words or labels: numbers that it answers with are no scores."""
+    return "logits" in points(run) and not tells_numbers(run)
 
 
 VIEWS = (
-    View("layers", Output, lens, fits),
-    View("layers.parts", Parts, parts, fits),
-    View("layers.source", Source, source, fits),
-    View("layers.patching", Patching, patched, fits),
+    View("layers", Output, lens, fits, body=IMAGE),
+    View("layers.parts", Parts, parts, fits, body=IMAGE),
+    View("layers.source", Source, source, fits, body=IMAGE),
+    View("layers.patching", Patching, patched, fits, body=IMAGE),
 )

@@ -17,6 +17,7 @@ from torch import Tensor
 from glassformer.looking.patching import Forced
 from glassformer.looking.points import Names, Numbers, points
 from glassformer.looking.recording import record
+from glassformer.looking.stages import stages
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
 from glassformer.studio.views.traces import Output, Reading, looked
@@ -28,15 +29,18 @@ _forced: WeakKeyDictionary[Any, OrderedDict[Any, Forced]] = WeakKeyDictionary()
 _traces: WeakKeyDictionary[Any, OrderedDict[Any, Trace]] = WeakKeyDictionary()
 
 
-def reads_text(run: Any) -> bool:
-    """Whether a run reads texts: where it reads files, a text would be taken for the name of one."""
-    return not (run.reads_files or run.reads_images)
-
-
 def forced_of(run: Any, asked: Output) -> Forced:
     """What the model takes to read a text and write what the run writes for it."""
     output = _output(asked)
     return _remembered(_forced, run, output, lambda: _forced_anew(run, output))
+
+
+def written_of(run: Any, asked: Output) -> list[int] | None:
+    """The tokens that the run writes for a text, or after it; None: it writes nothing."""
+    forced = forced_of(run, asked)
+    if not run.extends:
+        return forced.written
+    return forced.inputs[0][0].tolist()[len(run.read(item_of(run, asked.text))) :]  # type: ignore[no-any-return]
 
 
 def _output(asked: Output) -> Output:
@@ -46,11 +50,12 @@ def _output(asked: Output) -> Output:
 
 def _forced_anew(run: Any, output: Output) -> Forced:
     item = item_of(run, output.text)
-    if not output.decoding or run.extends:  # what goes on where a text ends is no part of what is looked into
+    if not output.decoding and not (run.extends and output.length):
         found: Forced = run.forced(item)
         return found
-    tokens = looked(run, Reading(**output.model_dump()), keep=["logits"])["decoder.tokens"][0]
-    return run.forced(item, [token for token in tokens.tolist()[1:] if token >= 0])  # type: ignore[no-any-return]
+    read = looked(run, Reading(**output.model_dump()), keep=["logits"])["decoder.tokens"][0]
+    tokens = [token for token in read.tolist() if token >= 0]
+    return run.forced(item, tokens[len(run.read(item)) if run.extends else 1 :])  # type: ignore[no-any-return]
 
 
 def trace_of(
@@ -69,9 +74,14 @@ def layer_trace(run: Any, asked: Output, point: str) -> Trace:
     return trace_of(run, asked, None, (layer, layer - 1) if layer else (0,))
 
 
+def tells_numbers(run: Any) -> bool:
+    """Whether the run's model answers with numbers, and not with scores of words or labels."""
+    return any(part.kind == "numbers" for stage in stages(run)[-1].stages for part in stage.parts)
+
+
 def streams(run: Any) -> tuple[str, ...]:
     """The points of the residual stream or of states, of embeddings, and the logits."""
-    ends = ("tokens", "embedding", "positions", "before", "patches", "logits")
+    ends = ("tokens", "values", "embedding", "positions", "before", "patches", "logits")
     found = []
     for name in points(run):
         last, dots = name.rpartition(".")[2], name.count(".")

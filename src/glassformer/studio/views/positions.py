@@ -27,9 +27,9 @@ from glassformer.looking.analyses import (
 from glassformer.looking.answer import Answer, Array
 from glassformer.looking.plots.choosing import name
 from glassformer.looking.trace import Trace
-from glassformer.studio.views.passes import reads_text, streams, trace_of
+from glassformer.studio.views.passes import streams, trace_of
 from glassformer.studio.views.traces import Output
-from glassformer.studio.views.view import Options, View
+from glassformer.studio.views.view import IMAGE, Options, View
 
 MOST = 256  # tokens on a map
 TOP = 6  # neighbours
@@ -46,7 +46,7 @@ class Positions(Options):
 class Embeddings(Output):
     """One text or two, and the stack that reads them."""
 
-    other: Annotated[str, Field(max_length=20_000)] = ""
+    other: Annotated[str, Field(max_length=IMAGE)] = ""
     stack: Stack
 
 
@@ -103,7 +103,7 @@ def maps(run: Any, options: Embeddings) -> Answer:
 def _traces(run: Any, options: Embeddings) -> list[Trace]:
     """The traces of the texts, with the streams of one stack; too many tokens are refused."""
     _check(run, options.stack)
-    asked = [options, *([Output(text=options.other)] if options.other.strip() else [])]
+    asked = [options, *([Output(text=options.other, length=options.length)] if options.other.strip() else [])]
     keep = tuple(each for each in streams(run) if each.startswith(f"{options.stack}."))
     traces = [trace_of(run, each, keep) for each in asked]
     count = sum(trace[f"{options.stack}.embedding"].shape[1] for trace in traces)
@@ -119,10 +119,11 @@ def near(run: Any, options: Near) -> Answer:
         raise InputError("there is one text only: name a second one")
     count = sum(trace[f"{options.stack}.embedding"].shape[1] for trace in traces)
     found = neighbours(traces, options.of, options.token, options.stack, min(TOP, count - 1))
-    tokenizer = getattr(run, "target", run.tokenizer) if options.stack == "decoder" else run.tokenizer
-    token = int(traces[options.of][f"{options.stack}.tokens"][0, options.token])
-    static = table_neighbours(run, token, options.stack, TOP)
-    texts = tokenizer.tokens([each for each, _ in static])
+    static, texts = list[tuple[int, float]](), list[str]()
+    if (tokens := f"{options.stack}.tokens") in traces[options.of].names:  # patches and values are in no table
+        static = table_neighbours(run, int(traces[options.of][tokens][0, options.token]), options.stack, TOP)
+        tokenizer = getattr(run, "target", run.tokenizer) if options.stack == "decoder" else run.tokenizer
+        texts = tokenizer.tokens([each for each, _ in static])
     return Answer(
         {
             "token": name(found.token),
@@ -142,13 +143,8 @@ def near(run: Any, options: Near) -> Answer:
     )
 
 
-def fits(run: Any) -> bool:
-    """Whether the run reads text."""
-    return reads_text(run)
-
-
 VIEWS = (
-    View("positions", Positions, schemes, fits),
-    View("embeddings", Embeddings, maps, fits),
-    View("embeddings.near", Near, near, fits),
+    View("positions", Positions, schemes),
+    View("embeddings", Embeddings, maps, body=IMAGE),
+    View("embeddings.near", Near, near, body=IMAGE),
 )

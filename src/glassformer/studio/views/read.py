@@ -54,6 +54,7 @@ def read(run: Any, options: Read) -> Answer:
             "output": trace.output,
             "readings": {"pieces": []},
             "candidates": [],
+            "words": {stack: rows[0] for stack, rows in trace.about.words.items() if rows},
         }
         found = Answer(said)
     else:  # over an image, all heads are shown at once

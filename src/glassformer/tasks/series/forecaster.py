@@ -19,10 +19,11 @@ from glassformer.evaluation.forecasts import ForecastScores, coverage, naive, sc
 from glassformer.evaluation.judging import Judged
 from glassformer.looking.plots.series import ForecastPanel, attention_over_time, forecast_figure
 from glassformer.looking.points import points
+from glassformer.looking.trace import Trace
 from glassformer.tasks.run import Evaluation, Progress, check_list
 from glassformer.tasks.series.reading import SeriesRun, times_after
 from glassformer.tasks.series.windows import Criterion, Values, cut, table
-from glassformer.tasks.showing import Picture, Sample, Score
+from glassformer.tasks.showing import Part, Picture, Reply, Sample, Score
 
 SHOWN_STEPS = 5  # of a forecast, in a line
 DRAWN = 4  # forecasts in a picture
@@ -278,6 +279,14 @@ class Forecaster(SeriesRun):
 
     def output_of(self, text: Any) -> str:
         return _numbers(np.array(self.forecast([text])[0].values)[:, 0])
+
+    def reply(self, text: Any, trace: Trace) -> Reply:
+        """The forecast of each column, in a line with its name."""
+        found, parts = self.forecast([text])[0], list[Part]()
+        for at, column in enumerate(found.columns):
+            line = _numbers(np.array(found.values)[:, at])
+            parts += [Part(f"{column}: " if at == 0 else f"\n{column}: "), Part(line, marked=True)]
+        return Reply(tuple(parts))
 
     @property
     def answer_names(self) -> list[str]:

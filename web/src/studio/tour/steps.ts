@@ -131,7 +131,7 @@ export const STEPS: Step[] = [
   {
     title: "Greedy decoding",
     says: [
-      "In the end the model gives a probability to every token of its vocabulary. Greedy decoding takes the likeliest one, appends it, and goes on.",
+      "In the end the model gives a probability to every token of its vocabulary. Greedy decoding takes the likeliest one, appends it, and goes on. In this step that is “·In”; what was written, in bold, was found by the search of the next step.",
       "Click another candidate: it is written instead, and the model has to go on from there.",
     ],
     shows: decodes,

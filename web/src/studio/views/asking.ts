@@ -6,7 +6,7 @@ import type { Studio } from "../state.svelte";
 export function output(studio: Studio): Options | null {
   if (!studio.text) return null;
   const { off: _, attend: __, ...how } = studio.how;
-  return { text: studio.text, ...how };
+  return { text: studio.text, ...how, ...studio.length };
 }
 
 export function isChanged(studio: Studio): boolean {

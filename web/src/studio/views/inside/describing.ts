@@ -33,6 +33,7 @@ export function describe(unfolded: Unfolded, cell: Cell, tokens: string[], answe
   if (name === "weights") return `Weight: how much “${token}” reads “${key}”${head}`;
   if (name === "logits") return `Score of “${answers ?? cell.at}” after “${token}”`;
   if (name === "probabilities") return `Probability of “${answers ?? cell.at}” after “${token}”`;
+  if (name === "numbers") return `Number ${cell.at} of the answer`;
   const called = CALLED[name] ?? `${name.slice(0, 1).toUpperCase()}${name.slice(1)}`;
   return `${called} of “${token}”, number ${cell.at}${head}`;
 }

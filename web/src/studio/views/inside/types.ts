@@ -6,7 +6,7 @@ import type { Numbers } from "../../../unpack";
 export interface Part {
   name: string; // "decoder.0.cross"
   title: string;
-  kind: "attention" | "alignment" | "feed-forward" | "embedding" | "norm" | "cells" | "head";
+  kind: "attention" | "alignment" | "feed-forward" | "embedding" | "norm" | "cells" | "head" | "numbers";
   heads: number;
 }
 
@@ -35,8 +35,8 @@ export interface Candidate {
   id: number;
   text: string;
   logit: number;
-  probability: number;
-  chosen: boolean;
+  probability?: number; // numbers that a model answers with have none
+  chosen?: boolean;
 }
 
 export interface Overview {
