@@ -155,7 +155,7 @@ def test_embedding_and_positions_add_up_to_what_enters_the_first_block(name: str
             same(x, embedding.projection(torch.cat((values, torch.zeros_like(values)), dim=-1)))
         else:
             one = getattr(embedding, "patches", embedding)
-            images = x.unflatten(1, (-1, 1 + (one.image // one.patch) ** 2))  # (B, F, 1 + N, D)
+            images = x.view(len(x), -1, 1 + (one.image // one.patch) ** 2, x.shape[-1])  # (B, F, 1 + N, D)
             same(images[:, :, 1:].flatten(1, 2), trace[f"{stack}.patches"])
             same(images[:, :, :1], one.class_token[:, None].expand(*images.shape[:2], -1, -1))
         positions = trace[f"{stack}.positions"] if f"{stack}.positions" in trace else torch.zeros_like(x)

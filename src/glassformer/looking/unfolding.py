@@ -28,6 +28,7 @@ from glassformer.looking.trace import Trace
 from glassformer.parts.masks import causal
 from glassformer.parts.norms import PreNorm
 from glassformer.parts.positions import NoPositions
+from glassformer.parts.values import NumberHead
 
 BEST = 12  # words of the vocabulary that are shown with their scores
 
@@ -205,7 +206,7 @@ class _Opened:
         self.found.facts.update({"cell": cell.layers.cell.__name__, "backward": cell.backward})
 
     def scores(self) -> None:
-        """The likeliest words or labels of one token, and the vector that is scored."""
+        """The likeliest words or labels of one token, or the numbers that are the answer; and the vector before."""
         place = self.place("logits")
         logits = place.vector("logits")
         before, stack = split_head(self.model.head)[0], "decoder" if hasattr(self.model, "decoder") else "encoder"
@@ -214,7 +215,10 @@ class _Opened:
         names = labels(self.trace, "logits", axis, self.sentence)
         best = logits.topk(min(BEST, len(logits))).indices.tolist()
         rows = [names[each] for each in best]
-        for name, values in (("logits", logits), ("probabilities", logits.softmax(dim=-1))):
+        tables = {"logits": logits}
+        if not isinstance(self.model.head, NumberHead):
+            tables["probabilities"] = logits.softmax(dim=-1)
+        for name, values in tables.items():
             self.found.tables[name] = Table(name, values[best][None], rows, "vocabulary", first=self.token, places=best)
         self.found.facts["size"] = len(logits)
 
