@@ -25,8 +25,7 @@ COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MAP = "viridis"  # from little to much
 HEAT = "Blues"  # the same for attention: paper where there is none, so that a slide or a printed page stays light
-TWO_SIDED = "RdBu_r"  # from below zero to above
-FOR_AGAINST = "RdBu"  # what speaks for something blue, as in HEAT; what speaks against it red
+TWO_SIDED = "RdBu"  # from below zero, red, to above, blue as in HEAT
 
 
 @contextmanager
@@ -42,6 +41,7 @@ def chart_style(texts: Iterable[str] = ()) -> Iterator[None]:
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
+        "axes.axisbelow": True,
         "axes.titlesize": 10,
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",

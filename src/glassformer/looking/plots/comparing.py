@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassformer.errors import InputError
+from glassformer.looking.plots.choosing import isolated
 from glassformer.looking.style import BLUE, GREY, HEAT, INK, ORANGE, chart_style
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def difference(found: Comparison) -> Figure:
             _bars(places.pop(0), found)
         for axes, kind in zip(places, kinds, strict=True):
             _heads(axes, found, kind)
-        outputs = found.outputs[0] if found.outputs[0] == found.outputs[1] else " | ".join(found.outputs)
-        figure.suptitle(f"{found.text[:70]} → {outputs[:90]}", fontsize=9.5, x=0.01, ha="left", parse_math=False)
+        outputs = " | ".join(isolated(text[:90]) for text in dict.fromkeys(found.outputs))
+        figure.suptitle(f"{isolated(found.text[:70])} → {outputs}", fontsize=9.5, x=0.01, ha="left", parse_math=False)
     return figure
 
 
