@@ -27,6 +27,13 @@ MAP = "viridis"  # from little to much
 HEAT = "Blues"  # the same for attention: paper where there is none, so that a slide or a printed page stays light
 TWO_SIDED = "RdBu"  # from below zero, red, to above, blue as in HEAT
 
+DARK = 0.7  # of the fullest colour of HEAT and TWO_SIDED: where white letters and INK are equally easy to read
+
+
+def ink_on(ratio: float) -> str:
+    """The colour of letters on a cell that has so much of the fullest colour, 0 to 1."""
+    return "white" if ratio > DARK else INK
+
 
 @contextmanager
 def chart_style(texts: Iterable[str] = ()) -> Iterator[None]:

@@ -13,7 +13,7 @@ from glassformer.errors import InputError
 from glassformer.looking.plots.choosing import called, check_size, head_of, heading, isolated, kind_of, wrapped
 from glassformer.looking.points import layer_of
 from glassformer.looking.sharpest import Head
-from glassformer.looking.style import BLUE, GREY, HEAT, INK, ORANGE, chart_style
+from glassformer.looking.style import BLUE, GREY, HEAT, ORANGE, chart_style, ink_on
 from glassformer.looking.trace import Trace
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _counted(axes: Any, head: Head) -> None:
     for row, weights in enumerate(head.weights.tolist()):
         for column, weight in enumerate(weights):
             if weight >= 0.1:
-                colour = "white" if weight > 0.6 else INK
+                colour = ink_on(weight)
                 axes.text(column, row, f"{weight:.1f}", ha="center", va="center", color=colour, fontsize=7.5)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from glassformer.errors import InputError
 from glassformer.looking.plots.choosing import isolated
-from glassformer.looking.style import BLUE, GREY, HEAT, INK, ORANGE, chart_style
+from glassformer.looking.style import BLUE, GREY, HEAT, ORANGE, chart_style, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,7 +61,7 @@ def _heads(axes: Any, found: Comparison, kind: str) -> None:
     axes.imshow(values, cmap=HEAT, vmin=0, vmax=1, aspect="auto")
     for row, column in np.ndindex(values.shape):
         value = values[row, column]
-        colour = GREY if np.isnan(value) else "white" if value > 0.6 else INK
+        colour = GREY if np.isnan(value) else ink_on(value)
         said = "-" if np.isnan(value) else f"{value:.2f}"
         axes.text(column, row, said, ha="center", va="center", fontsize=7.5, color=colour)
     axes.set(title=kind, xlabel="head", ylabel="layer", xticks=range(heads), yticks=range(layers))

@@ -13,7 +13,20 @@ from torch import Tensor
 from glassformer.errors import InputError
 from glassformer.looking.plots.choosing import LONGEST, called, check_size, names, wrapped
 from glassformer.looking.points import layer_of
-from glassformer.looking.style import BLUE, GREEN, GREY, HEAT, INK, ORANGE, PINK, SKY, TWO_SIDED, YELLOW, chart_style
+from glassformer.looking.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    HEAT,
+    INK,
+    ORANGE,
+    PINK,
+    SKY,
+    TWO_SIDED,
+    YELLOW,
+    chart_style,
+    ink_on,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +78,7 @@ def heat(
     for row, some in enumerate(values.tolist() if len(columns) <= NUMBERS else ()):
         for column, value in enumerate(some):
             if abs(value) >= faint * most:
-                colour = "white" if abs(value) > 0.6 * most else INK
+                colour = ink_on(abs(value) / most)
                 axes.text(column, row, number(value), ha="center", va="center", fontsize=7.5, color=colour)
     return image
 
@@ -238,7 +251,7 @@ def texts_map(
     image = heat(axes, values, rows, columns, 1.0, faint=2.0)
     for row, some in enumerate(texts):
         for column, text in enumerate(some):
-            colour = "white" if values[row, column] > 0.6 else INK
+            colour = ink_on(float(values[row, column]))
             weight = "bold" if bold[row][column] else "normal"
             axes.text(column, row, text, ha="center", va="center", fontsize=8.5, color=colour, weight=weight,
                       parse_math=False)  # fmt: skip
