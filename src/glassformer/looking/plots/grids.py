@@ -354,7 +354,7 @@ def speaks(found: Attribution, column: int) -> bool:
 
 def effects(found: Effects) -> Figure:
     """How much of the clean answer comes back by a patch at each place."""
-    title = "How much of the clean answer a patch at one place brings back"
+    title = "How much of the clean answer a patch brings back"
     figure = grid(found.effects, found.points, found.labels, title, max(1.0, float(found.effects.abs().max())))
     figure.axes[0].set_xlabel("position" if found.over == "positions" else "head")
     return figure
