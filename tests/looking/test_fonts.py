@@ -10,7 +10,9 @@ from matplotlib.figure import Figure
 
 from glassformer.looking import fonts
 from glassformer.looking.fonts import FIRST, families, missing
+from glassformer.looking.plots.choosing import END, ISOLATE, LEFT, heading, isolated, wrapped
 from glassformer.looking.style import chart_style
+from glassformer.looking.trace import Description, Stored, Trace
 
 
 def test_right_to_left_text_needs_no_other_font() -> None:
@@ -72,3 +74,32 @@ def test_right_to_left_text_is_drawn_from_right_to_left() -> None:
     middle = (columns[0] + columns[-1]) / 2
     tall = np.flatnonzero(marked.sum(axis=0) == marked.sum(axis=0).max())  # the bar
     assert tall.mean() < middle
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("البنك رفع أسعار الفائدة.", "הבנק העלה את הריבית."), ("البنك رفع أسعار الفائدة.", "The bank.")],
+)
+def test_an_arrow_points_from_what_is_read_to_what_is_written(source: str, target: str) -> None:
+    """What is read stands left of the arrow, whatever its own direction; without marks it would stand right of it."""
+
+    def right_half(text: str) -> Any:
+        figure = Figure(figsize=(8, 1))
+        canvas = FigureCanvasAgg(figure)
+        figure.text(0.99, 0.4, text, fontsize=14, ha="right")
+        canvas.draw()  # type: ignore[no-untyped-call]
+        columns = np.asarray(canvas.buffer_rgba())[..., 0].min(axis=0)  # type: ignore[no-untyped-call]
+        return columns[-60:].tolist()
+
+    trace = Trace(Stored({}, {}, {}, []), Description(source, target, "", {}, {}))
+    assert right_half(heading(trace)) == right_half(target)
+    assert right_half(f"{source} → {target}") != right_half(target)
+
+
+def test_a_text_from_left_to_right_needs_no_marks() -> None:
+    assert isolated("Where? 東京 где") == "Where? 東京 где"
+    assert wrapped(isolated("one two three"), 8) == "one two\nthree"
+    first, second = wrapped(isolated("שלום עולם טוב"), 10).split("\n")
+    assert first.startswith(LEFT + LEFT + ISOLATE)
+    assert second.startswith(LEFT + ISOLATE)
+    assert second.endswith(END)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib import colormaps
+from matplotlib.colors import to_rgb
 
 import glassformer as gf
 from glassformer.decoding.tree import BeamTree, Fate, Node
@@ -16,7 +18,7 @@ from glassformer.looking.patching import Effects
 from glassformer.looking.plots import born
 from glassformer.looking.plots.beam import shown
 from glassformer.looking.plots.vectors import flattened
-from glassformer.looking.style import save
+from glassformer.looking.style import HEAT, TWO_SIDED, ink_on, save
 from glassformer.looking.trace import Description, Stored, Trace
 from glassformer.parts.observing import axes as axes_of
 
@@ -250,3 +252,18 @@ def test_attention_being_born_is_the_head_that_ends_the_sharpest_at_some_steps()
     assert (titles[0], titles[-1], len(titles)) == ("step 0", "step 1,100", 6)
     assert images(figure)[0] == pytest.approx(np.full((4, 3), 1 / 3))
     assert images(figure)[5].tolist() == cross()["decoder.1.cross"][0, 0].tolist()
+
+
+@pytest.mark.parametrize("colours", [HEAT, TWO_SIDED])
+def test_letters_can_be_read_on_every_colour_of_a_map(colours: str) -> None:
+    """Their contrast is that of WCAG: (brighter + 0.05) / (darker + 0.05) of the relative luminances."""
+
+    def luminance(colour: Any) -> float:
+        parts = [each / 12.92 if each <= 0.03928 else ((each + 0.055) / 1.055) ** 2.4 for each in to_rgb(colour)]
+        return float(np.dot(parts, (0.2126, 0.7152, 0.0722)))
+
+    for ratio in np.linspace(0, 1, 101):
+        places = [ratio] if colours == HEAT else [0.5 + ratio / 2, 0.5 - ratio / 2]
+        for place in places:
+            low, high = sorted(map(luminance, (colormaps[colours](place), ink_on(ratio))))
+            assert (high + 0.05) / (low + 0.05) > 3.5, (ratio, place)

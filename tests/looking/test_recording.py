@@ -29,10 +29,19 @@ from glassformer.parts import (
 )
 from glassformer.parts.observing import Observable
 
-from .families import FAMILIES, KEEP, SOURCE, SPEAKERS, TARGET, WRITERS, Case, same, translator
-
-TRANSFORMERS = [name for name in FAMILIES if "rnn" not in name and "gru" not in name and "lstm" not in name]
-RECURRENT = [name for name in FAMILIES if name not in TRANSFORMERS]
+from .families import (
+    FAMILIES,
+    KEEP,
+    RECURRENT,
+    SOURCE,
+    SPEAKERS,
+    TARGET,
+    TRANSFORMERS,
+    WRITERS,
+    Case,
+    same,
+    translator,
+)
 
 
 def traced(case: Case, model: Any) -> tuple[gf.Trace, Tensor]:
@@ -141,9 +150,14 @@ def test_embedding_and_positions_add_up_to_what_enters_the_first_block(name: str
         if f"{stack}.tokens" in trace:
             tokens = embedding.weight[trace[f"{stack}.tokens"]] * embedding.scale
             same(x, tokens if embedding.segments is None else tokens + embedding.segments[0])
+        elif f"{stack}.values" in trace:
+            values = (trace[f"{stack}.values"] - embedding.mean) / embedding.deviation
+            same(x, embedding.projection(torch.cat((values, torch.zeros_like(values)), dim=-1)))
         else:
-            same(x[:, 1:], trace[f"{stack}.patches"])
-            same(x[:, :1], embedding.class_token.expand(len(x), -1, -1))
+            one = getattr(embedding, "patches", embedding)
+            images = x.view(len(x), -1, 1 + (one.image // one.patch) ** 2, x.shape[-1])  # (B, F, 1 + N, D)
+            same(images[:, :, 1:].flatten(1, 2), trace[f"{stack}.patches"])
+            same(images[:, :, :1], one.class_token[:, None].expand(*images.shape[:2], -1, -1))
         positions = trace[f"{stack}.positions"] if f"{stack}.positions" in trace else torch.zeros_like(x)
         norm = getattr(embedding, "norm", nn.Identity())
         same(norm(x + positions), trace[f"{stack}.0.before"])

@@ -14,10 +14,11 @@ from glassformer.looking.sums import PROBABILITIES, Sum, sum_of
 from glassformer.looking.sums.steps import FUNCTIONS, Step
 from glassformer.looking.trace import Trace
 from glassformer.parts import cosine_similarity
+from glassformer.parts.values import NumberHead
 
 from .families import FAMILIES
 
-READ_AS_THEY_ARE = ("tokens", "patches")
+READ_AS_THEY_ARE = ("tokens", "patches", "values")
 
 
 def recorded(name: str) -> tuple[Any, Trace]:
@@ -62,8 +63,28 @@ def test_the_terms_add_up_to_what_was_recorded_at_every_point(name: str) -> None
         if hasattr(model, "encoder") and not hasattr(model.encoder, "blocks"):
             continue
         check(sum_of(model, trace, point, 1, 3))
-    if "logits" in trace.names:
+    if isinstance(getattr(model, "head", None), NumberHead):
+        with pytest.raises(InputError, match=r"^this model answers with numbers, which have no probabilities$"):
+            sum_of(model, trace, PROBABILITIES, 0, 1)
+    elif "logits" in trace.names:
         check(sum_of(model, trace, PROBABILITIES, 0, 1))
+
+
+def test_values_are_standardised_missing_ones_are_the_mean_and_numbers_have_the_units_of_the_data() -> None:
+    case = FAMILIES["series_encoder"]
+    model, values = case.model(), case.inputs[0].clone()
+    values[0, 1, 2] = math.nan
+    for part in (model.encoder.embedding, model.head):
+        part.mean.copy_(torch.tensor([5.0, -3.0, 0.5]))
+        part.deviation.copy_(torch.tensor([2.0, 0.1, 4.0]))
+    with gf.record(model) as trace, torch.inference_mode():
+        model(values)
+    for token, at in ((0, 0), (1, 3), (4, 15)):
+        check(sum_of(model, trace, "encoder.embedding", token, at))
+    missing = sum_of(model, trace, "encoder.embedding", 1, 0).steps[-1].terms[-2]
+    assert (missing.label, missing.factors[0]) == ("missing: column 2", 1.0)
+    for at in range(3):
+        check(sum_of(model, trace, "logits", 0, at))
 
 
 def test_rotated_queries_and_biased_scores_show_what_is_really_multiplied() -> None:

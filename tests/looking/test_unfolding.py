@@ -41,7 +41,26 @@ def test_stages_name_points_in_the_order_in_which_they_are_passed(name: str) -> 
     model, trace = recorded(name)
     points = [stage.point for lane in stages(model) for stage in lane.stages]
     assert points == sorted(points, key=trace.names.index)
-    assert points[-1] == "logits"
+    assert (points[-1] == "logits") == ("logits" in trace)
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "end", "said"),
+    [
+        ("gpt2", "embedding + position", "next token", "scores, then softmax"),
+        ("vit", "patches + position", "answer", "scores, then softmax"),
+        ("captioner-film", "patches + position", "next token", "scores, then softmax"),
+        ("series_decoder", "embedding + position", "answer", "numbers"),
+    ],
+)
+def test_both_ends_are_called_what_they_are(name: str, begin: str, end: str, said: str) -> None:
+    first, *_, last = [stage for lane in stages(FAMILIES[name].model()) for stage in lane.stages]
+    assert (first.title, last.title, last.parts[0].title) == (begin, end, said)
+
+
+def test_numbers_have_no_probabilities() -> None:
+    model, trace = recorded("series_encoder")
+    assert [*unfold(model, trace, "logits").tables] == ["input", "numbers"]
 
 
 def test_weights_sum_to_one_over_the_allowed_keys() -> None:

@@ -89,7 +89,8 @@ def _interactive(view: View, trace: Trace, choice: Choice) -> Iterator[str]:
 
 def _parts(view: View, thing: Any, choice: Choice) -> Iterator[str]:
     if isinstance(thing, Trace) and (thing.input or thing.output):
-        yield f"<p>{escape(' → '.join(filter(None, (thing.input, thing.output))))}</p>"
+        texts = (f'<bdi dir="auto">{escape(text)}</bdi>' for text in (thing.input, thing.output) if text)
+        yield f"<p>{' → '.join(texts)}</p>"
     yield _figure(view, _shown(view, thing, choice), choice)
     if isinstance(thing, Trace):
         heads = VIEWS["heads"]

@@ -21,7 +21,7 @@ from glassformer.errors import InputError
 from glassformer.looking.analyses.residual import branches
 from glassformer.looking.points import model_of
 from glassformer.parts.attention import MultiHeadAttention
-from glassformer.parts.patches import PatchEmbedding
+from glassformer.parts.patches import FilmEmbedding, PatchEmbedding
 from glassformer.parts.positions import NoPositions
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
 from glassformer.parts.values import NumberHead
@@ -67,8 +67,9 @@ def stages(model: Any) -> list[Lane]:
     lanes = [_lane(name, getattr(inside, name), alone=len(names) == 1) for name in names]
     if not isinstance(inside.head, nn.Identity):
         numbers = isinstance(inside.head, NumberHead)
-        head = Part("logits", *(("the numbers", "numbers") if numbers else ("scores, then softmax", "head")))
-        title = "next token" if names[-1] == "decoder" else "answer"
+        head = Part("logits", *(("numbers", "numbers") if numbers else ("scores, then softmax", "head")))
+        writes = hasattr(getattr(getattr(inside, "decoder", None), "embedding", None), "vocabulary")
+        title = "next token" if writes else "answer"
         lanes[-1].stages.append(Stage("logits", title, "logits", [head]))
     return lanes
 
@@ -76,7 +77,7 @@ def stages(model: Any) -> list[Lane]:
 def _lane(name: str, stack: Any, alone: bool) -> Lane:
     what = "what is read" if name == "encoder" or alone else "what is written"
     lane = Lane(name, f"{name}: {what}")
-    image, order = isinstance(stack.embedding, PatchEmbedding), stack.embedding.positions
+    image, order = isinstance(stack.embedding, PatchEmbedding | FilmEmbedding), stack.embedding.positions
     placed = not isinstance(order, NoPositions)
     title = f"{'patches' if image else 'embedding'}{' + position' if placed else ''}"
     begin = f"{name}.0.before"

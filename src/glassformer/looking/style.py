@@ -25,8 +25,14 @@ COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, YELLOW, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 MAP = "viridis"  # from little to much
 HEAT = "Blues"  # the same for attention: paper where there is none, so that a slide or a printed page stays light
-TWO_SIDED = "RdBu_r"  # from below zero to above
-FOR_AGAINST = "RdBu"  # what speaks for something blue, as in HEAT; what speaks against it red
+TWO_SIDED = "RdBu"  # from below zero, red, to above, blue as in HEAT
+
+DARK = 0.7  # of the fullest colour of HEAT and TWO_SIDED: where white letters and INK are equally easy to read
+
+
+def ink_on(ratio: float) -> str:
+    """The colour of letters on a cell that has so much of the fullest colour, 0 to 1."""
+    return "white" if ratio > DARK else INK
 
 
 @contextmanager
@@ -42,6 +48,7 @@ def chart_style(texts: Iterable[str] = ()) -> Iterator[None]:
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.grid": True,
+        "axes.axisbelow": True,
         "axes.titlesize": 10,
         "axes.titleweight": "bold",
         "axes.titlelocation": "left",

@@ -28,6 +28,7 @@ from glassformer.looking.trace import Trace
 from glassformer.parts.masks import causal
 from glassformer.parts.norms import PreNorm
 from glassformer.parts.positions import NoPositions
+from glassformer.parts.values import NumberHead
 
 BEST = 12  # words of the vocabulary that are shown with their scores
 
@@ -226,7 +227,10 @@ class _Opened:
         names = labels(self.trace, "logits", axis, self.sentence)
         best = logits.topk(min(BEST, len(logits))).indices.tolist()
         rows = [names[each] for each in best]
-        for name, values in (("logits", logits), ("probabilities", logits.softmax(dim=-1))):
+        tables = {"logits": logits}
+        if not isinstance(self.model.head, NumberHead):
+            tables["probabilities"] = logits.softmax(dim=-1)
+        for name, values in tables.items():
             self.found.tables[name] = Table(name, values[best][None], rows, "vocabulary", first=self.token, places=best)
         self.found.facts["size"] = len(logits)
 

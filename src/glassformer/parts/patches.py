@@ -146,8 +146,8 @@ class FilmEmbedding(nn.Module):
         return self.patches.dropout(placed(x, self.place, position, observe))  # type: ignore[no-any-return]
 
     def place(self, x: Tensor, position: Position = None) -> Tensor:
-        """Vectors (B, F · (1 + N), D) with the positions of their patches and of their frames added."""
-        frames = x.view(len(x), self.frames, -1, self.width)  # (B, F, 1 + N, D)
-        inside = self.patches.place(frames.flatten(0, 1)).view_as(frames)
-        moments = self.moments(torch.zeros_like(frames[:1, :, 0]), None)  # (1, F, D)
-        return (inside + moments[:, :, None]).flatten(1, 2)
+        """Vectors (B, F · (1 + N), D) with the positions of their patches and of their frames added, as one sum."""
+        nothing = torch.zeros_like(x[:1]).view(self.frames, -1, self.width)  # (F, 1 + N, D)
+        inside = self.patches.place(nothing)
+        moments = self.moments(nothing[None, :, 0], None)  # (1, F, D)
+        return x + (inside + moments[0, :, None]).view(1, -1, self.width)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from glassformer.errors import InputError
-from glassformer.looking.plots.choosing import called, check_size, head_of, heading, kind_of, wrapped
+from glassformer.looking.plots.choosing import called, check_size, head_of, heading, isolated, kind_of, wrapped
 from glassformer.looking.points import layer_of
 from glassformer.looking.sharpest import Head
-from glassformer.looking.style import BLUE, GREY, HEAT, INK, ORANGE, chart_style
+from glassformer.looking.style import BLUE, GREY, HEAT, ORANGE, chart_style, ink_on
 from glassformer.looking.trace import Trace
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _counted(axes: Any, head: Head) -> None:
     for row, weights in enumerate(head.weights.tolist()):
         for column, weight in enumerate(weights):
             if weight >= 0.1:
-                colour = "white" if weight > 0.6 else INK
+                colour = ink_on(weight)
                 axes.text(column, row, f"{weight:.1f}", ha="center", va="center", color=colour, fontsize=7.5)
 
 
@@ -235,7 +235,8 @@ def born(looks: Sequence[tuple[int, Trace]], kind: str | None, sentence: int) ->
             axes.set_xlabel(wrapped(trace.output, 26), fontsize=7.5, color=GREY, parse_math=False)
         bar = figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.7, aspect=14)
         bar.outline.set_visible(False)
-        figure.suptitle(wrapped(f"{looks[-1][1].input} · {last.title}", 110), fontsize=10, x=0.01, ha="left")
+        title = wrapped(f"{isolated(looks[-1][1].input)} · {last.title}", 110)
+        figure.suptitle(title, fontsize=10, x=0.01, ha="left", parse_math=False)
     return figure
 
 

@@ -6,6 +6,7 @@ L layers, H heads, T tokens that look, S tokens that are looked at
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from glassformer.looking.trace import Trace
 
 MOST = 80  # tokens on a side of a plot with names
 LONGEST = 18  # letters of a name
+LEFT, ISOLATE, END = "\u200e", "\u2068", "\u2069"  # marks of direction: left to right; a text of its own; its end
 
 
 def head_of(trace: Trace, layer: int | None, head: int | None, kind: str | None, sentence: int) -> Head:
@@ -118,13 +120,22 @@ def check_size(*sides: int) -> None:
 
 
 def wrapped(text: str, width: int) -> str:
-    """A text in two lines at most."""
+    """A text in two lines at most; what was isolated and is cut stays isolated in the second."""
     from textwrap import wrap
 
-    return "\n".join(wrap(text, width, max_lines=2, placeholder=" …", break_long_words=True))
+    lines = wrap(text, width, max_lines=2, placeholder=" …", break_long_words=True)
+    if ISOLATE in text:
+        lines = [f"{LEFT}{ISOLATE * (line.count(END) > line.count(ISOLATE))}{line}" for line in lines]
+    return "\n".join(lines)
+
+
+def isolated(text: str) -> str:
+    """A text whose right-to-left letters turn round nothing but itself, such as an arrow behind it."""
+    turns = any(unicodedata.bidirectional(letter) in ("R", "AL") for letter in text)
+    return f"{LEFT}{ISOLATE}{text}{END}" if turns else text
 
 
 def heading(trace: Trace) -> str:
     """What a trace is of: the input and the output."""
     parts = [re.sub(r"\s+", " ", part).strip() for part in (trace.input, trace.output)]
-    return " → ".join(filter(None, parts))
+    return " → ".join(isolated(part) for part in parts if part)

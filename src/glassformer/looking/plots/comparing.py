@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassformer.errors import InputError
-from glassformer.looking.style import BLUE, GREY, HEAT, INK, ORANGE, chart_style
+from glassformer.looking.plots.choosing import isolated
+from glassformer.looking.style import BLUE, GREY, HEAT, ORANGE, chart_style, ink_on
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,8 +33,8 @@ def difference(found: Comparison) -> Figure:
             _bars(places.pop(0), found)
         for axes, kind in zip(places, kinds, strict=True):
             _heads(axes, found, kind)
-        outputs = found.outputs[0] if found.outputs[0] == found.outputs[1] else " | ".join(found.outputs)
-        figure.suptitle(f"{found.text[:70]} → {outputs[:90]}", fontsize=9.5, x=0.01, ha="left", parse_math=False)
+        outputs = " | ".join(isolated(text[:90]) for text in dict.fromkeys(found.outputs))
+        figure.suptitle(f"{isolated(found.text[:70])} → {outputs}", fontsize=9.5, x=0.01, ha="left", parse_math=False)
     return figure
 
 
@@ -60,7 +61,7 @@ def _heads(axes: Any, found: Comparison, kind: str) -> None:
     axes.imshow(values, cmap=HEAT, vmin=0, vmax=1, aspect="auto")
     for row, column in np.ndindex(values.shape):
         value = values[row, column]
-        colour = GREY if np.isnan(value) else "white" if value > 0.6 else INK
+        colour = GREY if np.isnan(value) else ink_on(value)
         said = "-" if np.isnan(value) else f"{value:.2f}"
         axes.text(column, row, said, ha="center", va="center", fontsize=7.5, color=colour)
     axes.set(title=kind, xlabel="head", ylabel="layer", xticks=range(heads), yticks=range(layers))

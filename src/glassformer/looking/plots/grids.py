@@ -13,7 +13,20 @@ from torch import Tensor
 from glassformer.errors import InputError
 from glassformer.looking.plots.choosing import LONGEST, called, check_size, names, wrapped
 from glassformer.looking.points import layer_of
-from glassformer.looking.style import BLUE, FOR_AGAINST, GREEN, GREY, HEAT, INK, ORANGE, PINK, SKY, YELLOW, chart_style
+from glassformer.looking.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    HEAT,
+    INK,
+    ORANGE,
+    PINK,
+    SKY,
+    TWO_SIDED,
+    YELLOW,
+    chart_style,
+    ink_on,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +64,7 @@ def heat(
     """
     most = most or float(values.nan_to_num().abs().max()) or 1.0
     signed = bool((values < -1e-3 * most).any())
-    style = {"cmap": FOR_AGAINST if signed else HEAT, "vmin": -most if signed else 0.0, "vmax": most}
+    style = {"cmap": TWO_SIDED if signed else HEAT, "vmin": -most if signed else 0.0, "vmax": most}
     image = axes.imshow(values.numpy(), aspect="auto", interpolation="nearest", **style)
     axes.set_xticks(range(len(columns)), columns, parse_math=False)
     if _cell(columns)[1]:
@@ -65,7 +78,7 @@ def heat(
     for row, some in enumerate(values.tolist() if len(columns) <= NUMBERS else ()):
         for column, value in enumerate(some):
             if abs(value) >= faint * most:
-                colour = "white" if abs(value) > 0.6 * most else INK
+                colour = ink_on(abs(value) / most)
                 axes.text(column, row, number(value), ha="center", va="center", fontsize=7.5, color=colour)
     return image
 
@@ -198,7 +211,7 @@ def _side_by_side(
         for axes, (name, values, columns) in zip(panels, parts, strict=True):
             image = heat(axes, values, rows, columns, most)
             if signed:
-                image.set(cmap=FOR_AGAINST, clim=(-most, most))
+                image.set(cmap=TWO_SIDED, clim=(-most, most))
             axes.set_title(name, weight="normal", color=GREY)
         colour_bar(figure, image, panels, label)
         entitle(figure, title)
@@ -238,7 +251,7 @@ def texts_map(
     image = heat(axes, values, rows, columns, 1.0, faint=2.0)
     for row, some in enumerate(texts):
         for column, text in enumerate(some):
-            colour = "white" if values[row, column] > 0.6 else INK
+            colour = ink_on(float(values[row, column]))
             weight = "bold" if bold[row][column] else "normal"
             axes.text(column, row, text, ha="center", va="center", fontsize=8.5, color=colour, weight=weight,
                       parse_math=False)  # fmt: skip
@@ -341,7 +354,7 @@ def speaks(found: Attribution, column: int) -> bool:
 
 def effects(found: Effects) -> Figure:
     """How much of the clean answer comes back by a patch at each place."""
-    title = "Patched from the clean text, one place at a time: 0 nothing comes back, 1 all"
+    title = "How much of the clean answer a patch brings back"
     figure = grid(found.effects, found.points, found.labels, title, max(1.0, float(found.effects.abs().max())))
     figure.axes[0].set_xlabel("position" if found.over == "positions" else "head")
     return figure

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import InputError
-from glassformer.looking.plots.choosing import check_size, names, wrapped
+from glassformer.looking.plots.choosing import check_size, isolated, names, wrapped
 from glassformer.looking.points import stack_of
 from glassformer.looking.style import BLACK, BLUE, GREY, MAP, ORANGE, TWO_SIDED, chart_style
 from glassformer.looking.trace import Trace
@@ -88,7 +88,7 @@ def embeddings(trace: Trace, stack: str | None, sentence: int) -> Figure:
             _map(axes, vectors, tokens)
             axes.set_title(title)
         figure.suptitle(
-            wrapped(f"{trace.input} · tokens of the {stack}, two principal components", 100),
+            wrapped(f"{isolated(trace.input)} · tokens of the {stack}, two principal components", 100),
             fontsize=9.5, x=0.01, ha="left", parse_math=False,
         )  # fmt: skip
     return figure
@@ -169,7 +169,7 @@ def gates(trace: Trace, stack: str | None, layer: int, sentence: int) -> Figure:
     found = gate_names(trace, stack, layer)
     tokens = trace.axes(found[0], sentence)["token"]
     gates = {name.split(".")[-1]: trace[name][sentence].float() for name in found}
-    return gate_maps(gates, tokens, f"{trace.input} · gates of {found[0].rsplit('.gates', 1)[0]}")
+    return gate_maps(gates, tokens, f"{isolated(trace.input)} · gates of {found[0].rsplit('.gates', 1)[0]}")
 
 
 def gate_maps(gates: Mapping[str, Tensor], tokens: Sequence[str], title: str) -> Figure:

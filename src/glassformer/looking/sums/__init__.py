@@ -66,8 +66,8 @@ def sum_of(
     inside = model_of(model)
     if point == PROBABILITIES:
         place = Place(inside, trace, point, token, at, 0, sentence)
-        values = place.vector("logits").softmax(dim=-1)
-        return Sum(point, _at(values, place), probability_steps(place))
+        steps = probability_steps(place)
+        return Sum(point, _at(place.vector("logits").softmax(dim=-1), place), steps)
     if point.endswith(".input") and ".gates." not in point:
         place = Place(inside, trace, point, token, at, 0, sentence)
         find(f"{place.path}.output", trace.names)

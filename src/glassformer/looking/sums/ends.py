@@ -16,25 +16,19 @@ from glassformer.looking.sums.recurrent import final_state
 from glassformer.looking.sums.steps import Step, Term, apply, linear_terms, norm_steps, softmax_steps, step
 from glassformer.parts.embeddings import TiedHead
 from glassformer.parts.heads import Classifier
-from glassformer.parts.patches import PatchEmbedding
+from glassformer.parts.patches import FilmEmbedding, PatchEmbedding
 from glassformer.parts.positions import Learned, Waves
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder, the_end
 from glassformer.parts.values import NumberHead, ValueEmbedding
 
 
 def embedding_steps(place: Place) -> list[Step]:
-    """A row of the table, times its scale, and the segment's vector; of an image a patch, of a series its values."""
+    """A row of the table, times its scale, and the segment's vector where there is one; of what is no text, its own."""
     embedding: Any = getattr(place.model, place.stack).embedding
-    if isinstance(embedding, PatchEmbedding):
-        if place.token == 0:
-            number = float(embedding.class_token.detach()[0, 0, place.at])
-            return [step("class token", [Term("trained vector", (number,))])]
-        patch = place.vector(f"{place.stack}.patches", place.token - 1)
-        return [step("patch", [Term(f"patch {place.token - 1}, projected", (float(patch[place.at]),))])]
+    if isinstance(embedding, PatchEmbedding | FilmEmbedding):
+        return _patch_steps(place, embedding.patches if isinstance(embedding, FilmEmbedding) else embedding)
     if isinstance(embedding, ValueEmbedding):
-        return [
-            step("W [values, missing] + b", linear_terms(embedding.projection, _values(place), place.at), ("x", "W"))
-        ]
+        return _value_steps(place, embedding)
     token = int(place.trace[f"{place.stack}.tokens"][place.sentence, place.token])
     row = embedding.weight[token].detach().double().cpu()
     terms = [Term(f"row {token} of the table", (float(row[place.at]), embedding.scale))]
@@ -46,17 +40,37 @@ def embedding_steps(place: Place) -> list[Step]:
     return [step("embedding", terms, ("table", "scale"))]
 
 
-def _values(place: Place) -> Tensor:
-    """What a step of a series is read as, (2 C): its values in standard units, and which are missing."""
-    embedding: Any = getattr(place.model, place.stack).embedding
-    x = place.vector(f"{place.stack}.values")
-    mean, deviation = (each.double().cpu() for each in (embedding.mean, embedding.deviation))
-    return torch.cat((((x - mean) / deviation).nan_to_num(nan=0.0), x.isnan().double()))
+def _patch_steps(place: Place, embedding: PatchEmbedding) -> list[Step]:
+    """The class token in front of an image's patches, or one of them; in a film each image has its own."""
+    frame, inside = divmod(place.token, 1 + (embedding.image // embedding.patch) ** 2)
+    if inside == 0:
+        number = float(embedding.class_token.detach()[0, 0, place.at])
+        return [step("class token", [Term("trained vector", (number,))])]
+    patch = place.token - 1 - frame  # without the class tokens
+    vector = place.vector(f"{place.stack}.patches", patch)
+    return [step("patch", [Term(f"patch {patch}, projected", (float(vector[place.at]),))])]
+
+
+def _value_steps(place: Place, embedding: ValueEmbedding) -> list[Step]:
+    """Each column of a step of a series, standardised, and whether it is missing; then the projection of both."""
+    values = place.vector(f"{place.stack}.values")  # (C)
+    mean, deviation = embedding.mean.double().cpu(), embedding.deviation.double().cpu()
+    found, missing = [], values.isnan()
+    for column in range(embedding.columns):
+        scale = 1 / float(deviation[column])
+        terms = [Term("value", (float(values[column]), scale)), Term("− mean", (-float(mean[column]), scale))]
+        found.append(step(f"column {column}, standardised", [] if missing[column] else terms, ("", "1/deviation")))
+    names = [f"{what}column {column}" for what in ("", "missing: ") for column in range(embedding.columns)]
+    both = torch.cat((torch.tensor([each.value for each in found]).double(), missing.double()))  # (2 C)
+    return [*found, step("W x + b", linear_terms(embedding.projection, both, place.at, names), ("x", "W"))]
 
 
 def position_steps(place: Place) -> list[Step]:
-    """The vector of a position: a wave, or a row of a trained table."""
-    positions: Any = getattr(place.model, place.stack).embedding.positions
+    """The vector of a position: a wave, or a row of a trained table; in a film, the frame's is added."""
+    embedding: Any = getattr(place.model, place.stack).embedding
+    if isinstance(embedding, FilmEmbedding):
+        return _film_position_steps(place, embedding)
+    positions: Any = embedding.positions
     if isinstance(positions, Waves):
         half = positions.width // 2
         is_sine = place.at % 2 == 0 if positions.interleaved else place.at < half
@@ -69,6 +83,16 @@ def position_steps(place: Place) -> list[Step]:
         number = float(place.vector(place.point)[place.at])
         return [step("trained position", [Term(f"row {place.token} of the table of positions", (number,))])]
     raise InputError(f"the positions {type(positions).__name__} are not known here")
+
+
+@torch.no_grad()
+def _film_position_steps(place: Place, film: FilmEmbedding) -> list[Step]:
+    frame, inside = divmod(place.token, 1 + (film.image // film.patch) ** 2)
+    nothing = torch.zeros(1, 1 + (film.image // film.patch) ** 2, film.width).to(film.patches.class_token)
+    within = film.patches.place(nothing)[0, inside, place.at]
+    moment = film.moments(nothing.new_zeros(1, film.frames, film.width), None)[0, frame, place.at]
+    terms = [Term(f"position {inside} of the image", (float(within),)), Term(f"frame {frame}", (float(moment),))]
+    return [step("position + frame", terms)]
 
 
 def begin_steps(place: Place) -> list[Step]:
@@ -102,14 +126,16 @@ def _last(place: Place, stack: Any) -> Tensor:
 
 def logit_steps(place: Place) -> list[Step]:
     """What the head gives to a token of the vocabulary, or to a label."""
-    before, last = split_head(place.model.head)
-    x = head_input(place, before)
-    steps = [step("W x + b", linear_terms(last, x, place.at), ("x", "W"))]
-    if isinstance(head := place.model.head, NumberHead):
-        mean, deviation = float(head.mean[place.at]), float(head.deviation[place.at])
-        scaled = [Term("W x + b", (steps[0].value, deviation)), Term("mean of the data", (mean,))]
-        steps.append(step("× deviation + mean", scaled, ("number", "deviation")))
-    return steps
+    head = place.model.head
+    before, last = split_head(head)
+    scored = step("W x + b", linear_terms(last, head_input(place, before), place.at), ("x", "W"))
+    if not isinstance(head, NumberHead):
+        return [scored]
+    mean, deviation = (float(each[place.at]) for each in (head.mean, head.deviation))
+    return [
+        scored,
+        step("in the units of the data", [Term("W x + b", (scored.value, deviation)), Term("mean", (mean,))]),
+    ]
 
 
 def split_head(head: nn.Module) -> tuple[list[nn.Module], nn.Module]:
@@ -136,6 +162,8 @@ def head_input(place: Place, before: list[nn.Module]) -> Tensor:
 
 def probability_steps(place: Place) -> list[Step]:
     """The softmax of the logits."""
+    if isinstance(place.model.head, NumberHead):
+        raise InputError("this model answers with numbers, which have no probabilities")
     logits = place.vector("logits")
     *_, axis = place.trace.kept.axes_of("logits")
     return softmax_steps(logits, place.names("logits", axis), place.at)
