@@ -153,6 +153,7 @@ def test_the_loss_figure_compares_like_with_like(tmp_path: Path, drawn: list[Fig
     assert axes.lines[0].get_linewidth() < axes.lines[1].get_linewidth()
     assert curves(scores) == [("bleu", [[4, 10]]), ("exact (%)", [[4, 50]])]
     assert axes.get_xlabel() == "step"
+    assert axes.get_ylabel() == "loss (nats)"
     assert axes.get_title(loc="left") == "a title"
     assert size_of_png(tmp_path / "loss.png")
 

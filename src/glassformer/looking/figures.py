@@ -113,10 +113,10 @@ def loss_figure(records: Sequence[dict[str, Any]], title: str = "", unit: str = 
         if points := _points(records, key):
             panels[0].plot(*zip(*points, strict=True), label=label, markersize=4, **style)
     for number, (name, points) in enumerate(curves.items()):
-        factor, unit = (100, " (%)") if name in FRACTIONS else (1, "")
+        factor, percent = (100, " (%)") if name in FRACTIONS else (1, "")
         steps, values = [step for step, _ in points], [factor * value for _, value in points]
         style = {"marker": MARKERS[number % len(MARKERS)], "color": COLOURS[number % len(COLOURS)]}
-        panels[1].plot(steps, values, label=f"{name}{unit}", markersize=4, **style)
+        panels[1].plot(steps, values, label=f"{name}{percent}", markersize=4, **style)
     panels[0].set_ylabel(f"loss ({unit})" if unit else "loss")
     _readable([value for key, *_ in LOSSES for _, value in _points(records, key)], panels[0])
     if curves:
