@@ -43,6 +43,7 @@ COMMENTS = {
     "train.minutes": "steps are fixed when the speed is measured; steps = 2000 instead sets them",
     "train.schedule": "the learning rate reaches 0 when the time ends",
     "train.patience": "validations without progress, then it stops",
+    "train.watch": "the score that tells progress, and the best checkpoint",
 }
 
 
