@@ -3,7 +3,8 @@
     python benchmarks/sweep.py PAIRS.tsv --examples 2000,20000,150000 --tokens 500000,2000000,8000000,32000000
 
 Each training has a recipe as `glassformer new` writes it, on pairs drawn from the file, and is scored on the same held-out pairs (BLEU,
-several references where there are such). What was trained is added to src/glassformer/suggest/sweep.json, and is not trained again.
+several references where there are such). It has no test set of its own, does not stop early, and keeps the best of four validations by
+BLEU of 100 sentences; these stay as they were for the first of them, whatever `new` writes now. What was trained is added to src/glassformer/suggest/sweep.json, and is not trained again.
 The last line is JSON: the best training for each number of examples and tokens.
 """  # noqa: E501
 
@@ -27,6 +28,7 @@ from glassformer.suggest.suggesting import ON_CPU, batch_tokens, start
 from glassformer.writing import write_text
 
 HELD_OUT = 500  # sources
+VALIDATION, LARGEST_PART = 500, 0.1  # examples for validation, and the most of all examples
 
 
 def drawn(path: Path, count: int, folder: Path) -> tuple[Path, Path]:
@@ -43,6 +45,11 @@ def drawn(path: Path, count: int, folder: Path) -> tuple[Path, Path]:
     return folder / f"train-{count}.tsv", folder / f"test-{count}.tsv"
 
 
+def validation(examples: int) -> float:
+    """The part of so many examples that validation gets; a training of the sweep learns from all others."""
+    return min(LARGEST_PART, VALIDATION / examples)
+
+
 def trained(path: Path, size: str, examples: int, tokens: int, dropout: float, folder: Path) -> sizes.Trained:
     """Train a model and score it."""
     train, test = drawn(path, examples, folder)
@@ -52,10 +59,12 @@ def trained(path: Path, size: str, examples: int, tokens: int, dropout: float, f
     steps = max(1, tokens // batch // 2)  # both sides of the pairs are counted
     table["source"]["test"] = str(test)
     table["decode"] = {"beam": 1, "max_length": 60}  # which is fast, and ranks sizes alike
+    table["data"] = {**table["data"], "valid": validation(examples)}
     table["data"].pop("test")
     table["model"] = {"family": "transformer", **sizes.SIZES[size], "dropout": dropout}
     table["train"] |= {"batch_tokens": batch, "tokens": tokens, "warmup": min(400, max(1, steps // 20))}
     table["train"] |= {"validate_every": max(10, steps // 4), "save_every": max(10, steps // 4), "patience": 0}
+    table["train"] |= {"validate_sentences": 100, "watch": "bleu"}
     table["train"].pop("minutes")
     with TemporaryDirectory(dir=folder) as out:
         run = gf.train(make_recipe(table), Path(out) / "run")

@@ -140,11 +140,12 @@ def test_the_loss_figure_compares_like_with_like(tmp_path: Path, drawn: list[Fig
             "valid_perplexity": 4.5,
             "valid_bleu": 10,
             "valid_exact": 0.5,
+            "valid_edits": 140.0,
             "train_loss": 0.9,
         },
     ]
     save(loss_figure(records, "a title"), tmp_path / "loss.png")
-    axes, scores = drawn[0].axes
+    axes, scores, errors = drawn[0].axes
     assert curves(axes) == [
         ("training loss with dropout and smoothing", [[1, 3], [4, 1]]),
         ("training examples", [[4, 0.9]]),
@@ -152,7 +153,10 @@ def test_the_loss_figure_compares_like_with_like(tmp_path: Path, drawn: list[Fig
     ]
     assert axes.lines[0].get_linewidth() < axes.lines[1].get_linewidth()
     assert curves(scores) == [("bleu", [[4, 10]]), ("exact (%)", [[4, 50]])]
+    assert curves(errors) == [("edits", [[4, 140]])]
+    assert "lower is better" in errors.get_ylabel()
     assert axes.get_xlabel() == "step"
+    assert axes.get_ylabel() == "loss (nats)"
     assert axes.get_title(loc="left") == "a title"
     assert size_of_png(tmp_path / "loss.png")
 

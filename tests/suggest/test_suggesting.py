@@ -57,6 +57,15 @@ def test_a_fast_machine_gets_a_larger_model(
     assert made.tokens == int(600 * rules.TRAINING * tokens_per_second)
     assert made.steps == int(made.tokens / 2 / made.table["train"]["batch_tokens"])
     assert made.table["train"]["warmup"] <= max(1, made.steps // 20)
+    assert made.table["train"]["watch"] == "chrf"  # BLEU of 100 sentences, near 0, goes up and down by chance
+
+
+@pytest.mark.parametrize(
+    ("rows", "examples"),
+    [(100, 10), (1_000, 100), (1_500, 100), (2_000, 100), (5_000, 250), (20_000, 500), (10**6, 1_000)],
+)
+def test_a_small_corpus_keeps_most_of_it_to_learn_from(rows: int, examples: int) -> None:
+    assert rules.held_out(rows) * rows == pytest.approx(examples, rel=0.01)
 
 
 def test_vocabularies_grow_with_the_corpus() -> None:

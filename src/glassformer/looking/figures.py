@@ -29,6 +29,7 @@ LOSSES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 OF_LOSS = ("valid_loss", "valid_perplexity", "valid_word_perplexity", "valid_bits_per_byte")  # the same in other units
 FRACTIONS = ("accuracy", "f1", "exact")  # scores from 0 to 1, drawn as percentages
+ERRORS = {"edits": "edits per 100 words, lower is better"}  # which would dwarf the scores beside them
 
 
 def attention_figure(weights: Tensor, rows: Sequence[str], columns: Sequence[str], title: str = "") -> Figure:
@@ -97,7 +98,7 @@ def _shade(weight: float, width: int) -> str:
 
 
 def loss_figure(records: Sequence[dict[str, Any]], title: str = "", unit: str = "nats") -> Figure:
-    """Losses against steps, from the lines of a run's metrics.jsonl; beside them the scores of validation, if any.
+    """Losses against steps, from the lines of a run's metrics.jsonl; beside them scores and errors of validation.
 
     `train_loss` and `valid_loss` are measured alike. The loss that training minimises is drawn thin: it includes
     dropout and label smoothing, so it may lie above both.
@@ -107,20 +108,22 @@ def loss_figure(records: Sequence[dict[str, Any]], title: str = "", unit: str = 
     scores = [name for name in dict.fromkeys(chain(*records)) if name.startswith("valid_")]
     curves = {name.removeprefix("valid_"): _points(records, name) for name in scores if name not in OF_LOSS}
     curves = {name: points for name, points in curves.items() if points}
-    figure = Figure(figsize=(11 if curves else 7, 4), layout="constrained")
-    panels = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
+    errors = {name: curves.pop(name) for name in ERRORS if name in curves}
+    count = 1 + bool(curves) + len(errors)
+    figure = Figure(figsize=(7 if count == 1 else 3 + 4 * count, 4), layout="constrained")
+    panels = figure.subplots(1, count, squeeze=False)[0]
     for key, label, style in LOSSES:
         if points := _points(records, key):
             panels[0].plot(*zip(*points, strict=True), label=label, markersize=4, **style)
-    for number, (name, points) in enumerate(curves.items()):
-        factor, unit = (100, " (%)") if name in FRACTIONS else (1, "")
+    for number, (name, points) in enumerate([*curves.items(), *errors.items()]):
+        axes = panels[1] if name in curves else panels[count - len(errors) + [*errors].index(name)]
+        factor, percent = (100, " (%)") if name in FRACTIONS else (1, "")
         steps, values = [step for step, _ in points], [factor * value for _, value in points]
         style = {"marker": MARKERS[number % len(MARKERS)], "color": COLOURS[number % len(COLOURS)]}
-        panels[1].plot(steps, values, label=f"{name}{unit}", markersize=4, **style)
+        axes.plot(steps, values, label=f"{name}{percent}", markersize=4, **style)
+        axes.set_ylabel(ERRORS.get(name, "score of validation"))
     panels[0].set_ylabel(f"loss ({unit})" if unit else "loss")
     _readable([value for key, *_ in LOSSES for _, value in _points(records, key)], panels[0])
-    if curves:
-        panels[1].set_ylabel("score of validation")
     for axes in panels:
         axes.set_xlabel("step")
         axes.grid(visible=True, alpha=0.25)

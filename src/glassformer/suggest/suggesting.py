@@ -25,7 +25,8 @@ from glassformer.training import resolve
 Table = dict[str, dict[str, Any]]
 Stage = Callable[[str, int, int | None], None]  # what is done, how far it is, of how much
 TRAINING = 0.9  # of the time: the rest is for validations and checkpoints
-HELD_OUT, LARGEST_PART = 500, 0.1  # examples for validation and for testing each, and the most of all examples
+FEWEST, MOST = 100, 500  # examples for validation, and as many for testing
+PART, LARGEST_PART = 0.05, 0.1  # of all examples: what is held out between these numbers, and the most
 WORDS, TOKENS, GROWTH = 2.3e6, 8_000, 0.4  # running words for which so many tokens are right, and how they grow
 VOCABULARIES = 400, 32_000
 ON_CPU, ELSEWHERE = (512, 4_096), (2_048, 25_000)  # tokens in a batch
@@ -42,6 +43,7 @@ COMMENTS = {
     "train.minutes": "steps are fixed when the speed is measured; steps = 2000 instead sets them",
     "train.schedule": "the learning rate reaches 0 when the time ends",
     "train.patience": "validations without progress, then it stops",
+    "train.watch": "the score that tells progress, and the best checkpoint",
 }
 
 
@@ -144,7 +146,7 @@ def start(found: Recognised, rows: int, minutes: float) -> Table:
     """The sections, as far as they do not depend on the speed."""
     task = TASKS[found.task]
     words = sum(len(text.split()) for row in found.rows for text in texts_in(row)) / len(found.rows)
-    part = round(min(LARGEST_PART, max(0.001, HELD_OUT / rows)), 4)
+    part = held_out(rows)
     table: Table = {"task": {"kind": found.task}, "source": dict(found.source), "data": {"valid": part, "test": part}}
     if task.tokenizers:
         table["tokenizer"] = {"vocabulary": vocabulary(rows * words)}
@@ -156,6 +158,12 @@ def start(found: Recognised, rows: int, minutes: float) -> Table:
     for name, section in task.suggested.items():
         table[name] = {**table.get(name, {}), **section}
     return table
+
+
+def held_out(rows: int) -> float:
+    """The part of so many examples that validation gets, and testing as well: small corpora need theirs to learn."""
+    wanted = min(max(FEWEST, PART * rows), MOST) / rows
+    return round(min(LARGEST_PART, max(0.001, wanted)), 4)
 
 
 def vocabulary(words: float) -> int:

@@ -148,7 +148,7 @@ class TranslationTask(Task):
     unused: ClassVar[Mapping[str, str]] = {"decode.count_prompt": "there is no prompt"}
     suggested: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "data": {"max_ratio": 3.0, "max_tokens": 128},
-        "train": {"validate_sentences": 100, "watch": "bleu"},
+        "train": {"validate_sentences": 100, "watch": "chrf"},
         "decode": {"beam": 4, "max_length": 150},
     }
     Example: ClassVar[type[TextPair]] = TextPair
