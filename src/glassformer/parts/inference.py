@@ -35,7 +35,7 @@ PACKED_LEAST = 2**16 if ONEDNN else 2**20  # weights: with fewer, PyTorch's own 
 QUANTISED_LEAST = 2**17 if VNNI else 2**18  # weights: with fewer, rounding takes longer than it saves
 ROWS = 64  # how many vectors a packed layout is made for; it serves any number
 LARGEST = 127 if VNNI else 63  # of a token's numbers in 8 bits, which are stored unsigned, around LARGEST + 1
-JOINED = ("query", "key", "value"), ("gate", "expand")  # linear parts over the same vectors
+JOINED: tuple[tuple[str, ...], ...] = ("query", "key", "value"), ("gate", "expand")  # parts over the same vectors
 
 
 class Unsaveable(nn.Module):
@@ -154,7 +154,9 @@ def join(model: Model, make: Make) -> Model:
             if any(_layout(each) != _layout(parts[0]) for each in parts):
                 continue
             whole, first = make(_concatenated(parts)), 0
-            for name, each in zip(names, parts, strict=True) if whole is not None else ():
+            if whole is None:
+                continue
+            for name, each in zip(names, parts, strict=True):
                 setattr(part, name, JoinedLinear(whole, first, each.out_features, each.in_features))
                 first += each.out_features
     return model
@@ -189,7 +191,7 @@ def together(x: Tensor, *parts: nn.Module) -> list[Tensor]:
     first = parts[0]
     if isinstance(first, JoinedLinear) and all(getattr(part, "whole", None) is first.whole for part in parts):
         y = first.whole(x)
-        return [y[..., part.first : part.first + part.outputs] for part in parts]  # type: ignore[misc,operator]
+        return [y[..., part.first : part.first + part.outputs] for part in parts]  # type: ignore[operator]
     if not isinstance(first, Int8Linear):
         return [part(x) for part in parts]
     whole = _rounded(x)
