@@ -9,7 +9,7 @@ from torch import Tensor
 
 import glassformer as gf
 from glassformer.parts import linear as module
-from glassformer.parts.linear import LEAST, Linear, linear
+from glassformer.parts.linear import LEAST, Linear, linear, products
 
 SIZES = [(3, 5, 4, 6), (64, 8, 96, 128), (512, 1, 128, 96)]  # (B, T, D, F): two of them are large enough for oneDNN
 
@@ -44,6 +44,15 @@ def test_product_and_slopes_are_those_of_the_formula(onednn: bool, size: tuple[i
     ):
         close(found, right)
         assert found.shape == right.shape
+
+
+def test_products_of_stacks(onednn: bool) -> None:
+    one, other, total = torch.randn(2, 30, 70), torch.randn(2, 40, 70), torch.randn(2, 30, 40)
+    wanted = torch.einsum("mrd,msd->mrs", one.double(), other.double())
+    close(products(one, other), wanted)
+    close(products(one, other, alpha=0.5), 0.5 * wanted)
+    close(products(one, other, total, alpha=0.5, beta=-2.0), 0.5 * wanted - 2 * total.double())
+    assert products(one[:0], other[:0]).shape == (0, 30, 40)
 
 
 def test_slopes_of_slopes(onednn: bool) -> None:
