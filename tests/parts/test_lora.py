@@ -32,6 +32,7 @@ from glassformer.parts import (
     use,
     using,
 )
+from glassformer.parts.linear import Linear
 from glassformer.parts.lora import LowRank, lora_parts
 
 TOKENS, OTHERS = torch.tensor([[5, 6, 7, 8], [9, 4, 3, 2]]), torch.tensor([[1, 9, 8], [1, 7, 6]])
@@ -296,7 +297,7 @@ def test_a_part_that_stands_in_two_places_stays_one() -> None:
         assert isinstance(adapted["first"], LoRALinear)
         assert adapted["first"] is adapted["second"][0]  # type: ignore[index]
         plain = merged(adapted)
-        assert type(plain["first"]) is nn.Linear
+        assert type(plain["first"]) is Linear
         assert plain["first"] is plain["second"][0]  # type: ignore[index]
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 import torch
+from torch import nn
 
 import glassformer as gf
 from glassformer.errors import GlassformerError
@@ -52,25 +53,28 @@ def test_saving_a_packed_model_is_refused_in_a_sentence_and_copying_it_is_not() 
 
 def test_joined_parts_give_what_each_gives_alone() -> None:
     torch.manual_seed(0)
-    weight, bias, x = torch.randn(12, 6), torch.randn(12), torch.randn(2, 3, 6)
-    for with_bias in (bias, None):
-        joint = weight, with_bias
-        parts = [JoinedLinear(joint, 0, 4), JoinedLinear(joint, 4, 2), JoinedLinear(joint, 6, 6)]
+    x = torch.randn(2, 3, 6)
+    for bias in (True, False):
+        whole = nn.Linear(6, 12, bias=bias)
+        parts = [JoinedLinear(whole, first, outputs, 6) for first, outputs in ((0, 4), (4, 2), (6, 6))]
         for some in (parts, parts[1:], parts[:1]):
             for one, other in zip(together(x, *some), some, strict=True):
                 torch.testing.assert_close(one, other(x))
         moved = [part.double() for part in parts]
-        assert moved[0].joint is None
         assert together(x.double(), *moved)[1].dtype == torch.float64
 
 
 def test_queries_keys_and_values_are_joined_to_one_product() -> None:
     torch.manual_seed(0)
     model = gf.transformer(50, width=16, heads=2, layers=1, hidden=24, tie_output=False).eval()
-    joined = join(copy.deepcopy(model), "cpu")
-    attention: Any = cast(Any, joined.decoder).blocks[0].self_attention.part
+    joined = join(copy.deepcopy(model), lambda whole: whole)
+    block: Any = cast(Any, joined.decoder).blocks[0]
+    attention = block.self_attention.part
     views = together(torch.randn(1, 2, 16), attention.query, attention.key, attention.value)
     assert len({view.untyped_storage().data_ptr() for view in views}) == 1
+    crossing = block.cross_attention.part  # whose queries are of other vectors
+    assert isinstance(crossing.query, nn.Linear)
+    assert crossing.key.whole is crossing.value.whole
     source, keep = gf.pad([[5, 6, 7], [8, 9]])
     found = [gf.beam_search(each, source, keep, limits=LIMITS, width=3) for each in (model, joined)]
     assert [best.tokens for best, *_ in found[0]] == [best.tokens for best, *_ in found[1]]

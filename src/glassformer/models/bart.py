@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from torch import nn
-
 from glassformer.models.family import family, variant
 from glassformer.models.initialise import initialise
 from glassformer.models.shapes import EncoderDecoder
 from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.embeddings import Embedding, TiedHead
-from glassformer.parts.feedforward import Activation, Linear, gelu, silu
+from glassformer.parts.feedforward import Activation, gelu, silu
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.norms import LayerNorm, Norm, PostNorm, Residual
 from glassformer.parts.schemes import Positions, learned, sinusoidal
 
@@ -40,7 +39,7 @@ def bart(
     positions: Positions = learned,
     embedding_norm: bool = True,
     scaled: bool = False,
-    linear: Linear = nn.Linear,
+    linear: MakeLinear = Linear,
 ) -> EncoderDecoder:
     """The model of "BART: Denoising Sequence-to-Sequence Pre-training", for texts up to `length` tokens.
 

@@ -18,8 +18,9 @@ from glassformer.models.shapes import EncoderOnly
 from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import Activation, Linear, gelu
+from glassformer.parts.feedforward import Activation, gelu
 from glassformer.parts.heads import Classifier, FirstToken, Transform, pooler_part
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.norms import LayerNorm, Norm, PostNorm, Residual
 from glassformer.parts.schemes import Positions, learned
 
@@ -60,7 +61,7 @@ def bert(
     skip: int = 0,
     epsilon: float = 1e-12,
     tie_output: bool = True,
-    linear: Linear = nn.Linear,
+    linear: MakeLinear = Linear,
 ) -> EncoderOnly:
     """The encoder of "BERT: Pre-training of Deep Bidirectional Transformers", for texts up to `length` tokens.
 
@@ -91,7 +92,7 @@ def bert(
         case "tags":
             return EncoderOnly(encoder, Classifier(None, width, classes, rate))
         case "span":
-            head = nn.Linear(width, 2)
+            head = Linear(width, 2)
     return EncoderOnly(encoder, head, pooler_part(width) if pooler else None)
 
 

@@ -14,7 +14,8 @@ from glassformer.models.initialise import initialise
 from glassformer.models.shapes import EncoderDecoder
 from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import Activation, Linear, gelu, gelu_tanh
+from glassformer.parts.feedforward import Activation, gelu, gelu_tanh
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
 from glassformer.parts.patches import FilmEmbedding, PatchEmbedding, grid_waves
 from glassformer.parts.schemes import FramePositions, Positions, learned
@@ -53,7 +54,7 @@ def captioner(
     frame_positions: FramePositions = learned,
     epsilon: float = 1e-5,
     tie_output: bool = True,
-    linear: Linear = nn.Linear,
+    linear: MakeLinear = Linear,
 ) -> EncoderDecoder:
     """A ViT that reads images and a GPT-2 that writes captions: `model(pixels, target)`.
 
@@ -77,7 +78,7 @@ def captioner(
     encoder = seeing.encoder(reading, image_layers or layers)
     initialise(encoder)
     if seeing.width != width:
-        encoder.norm = nn.Sequential(encoder.norm, nn.Linear(seeing.width, width))
+        encoder.norm = nn.Sequential(encoder.norm, Linear(seeing.width, width))
     rate = dropout if embedding_dropout is None else embedding_dropout
     sizes = writing.sizes(length)
     embedding = Embedding(vocabulary, width, positions=positions.embedding(sizes), dropout=rate)

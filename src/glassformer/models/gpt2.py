@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import nn
-
 from glassformer.models.family import family
 from glassformer.models.initialise import initialise
 from glassformer.models.shapes import DecoderOnly
 from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import Activation, Linear, gelu_tanh
+from glassformer.parts.feedforward import Activation, gelu_tanh
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
 from glassformer.parts.schemes import Positions, learned
 
@@ -36,7 +35,7 @@ def gpt2(
     positions: Positions = learned,
     epsilon: float = 1e-5,
     tie_output: bool = True,
-    linear: Linear = nn.Linear,
+    linear: MakeLinear = Linear,
 ) -> DecoderOnly:
     """The language model of "Language Models are Unsupervised Multitask Learners", for texts up to `length` tokens."""
     hidden = 4 * width if hidden is None else hidden

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import nn
-
 from glassformer.errors import ConfigurationError
 from glassformer.models.family import family
 from glassformer.models.initialise import initialise
 from glassformer.models.shapes import DecoderOnly
 from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import Activation, Linear, silu
+from glassformer.parts.feedforward import Activation, silu
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.norms import Norm, PreNorm, Residual, RMSNorm
 from glassformer.parts.schemes import Positions, rotary
 
@@ -42,7 +41,7 @@ def llama(
     attention_bias: bool = False,
     feed_forward_bias: bool = False,
     tie_output: bool = False,
-    linear: Linear = nn.Linear,
+    linear: MakeLinear = Linear,
 ) -> DecoderOnly:
     """The language model of "LLaMA: Open and Efficient Foundation Language Models".
 

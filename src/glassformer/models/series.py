@@ -15,8 +15,9 @@ from glassformer.models.family import family
 from glassformer.models.initialise import initialise
 from glassformer.models.shapes import DecoderOnly, EncoderOnly
 from glassformer.parts.builder import BlockBuilder
-from glassformer.parts.feedforward import Activation, Linear, gelu
+from glassformer.parts.feedforward import Activation, gelu
 from glassformer.parts.heads import Classifier
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
 from glassformer.parts.recurrent import LSTM, CellKind, Recurrent
 from glassformer.parts.recurrent_stacks import RecurrentEncoder, the_end
@@ -46,7 +47,7 @@ def series_encoder(
     norm: Norm = LayerNorm,
     residual: Residual = PreNorm,
     positions: Positions = sinusoidal,
-    linear: Linear = nn.Linear,
+    linear: MakeLinear = Linear,
 ) -> EncoderOnly:
     """A Transformer encoder of series with so many `columns`: every step sees every other.
 
@@ -81,7 +82,7 @@ def series_decoder(
     norm: Norm = LayerNorm,
     residual: Residual = PreNorm,
     positions: Positions = sinusoidal,
-    linear: Linear = nn.Linear,
+    linear: MakeLinear = Linear,
 ) -> DecoderOnly:
     """A Transformer decoder of series with so many `columns`: every step sees itself and those before it.
 

@@ -16,7 +16,8 @@ from glassformer.models.shapes import EncoderDecoder
 from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import Activation, Linear, gelu_tanh, relu
+from glassformer.parts.feedforward import Activation, gelu_tanh, relu
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.norms import Norm, PreNorm, Residual, RMSNorm, Scale
 from glassformer.parts.schemes import Positions, relative
 from glassformer.parts.similarity import dot_similarity
@@ -49,7 +50,7 @@ def t5(
     epsilon: float = 1e-6,
     tie_output: bool = True,
     scaled: bool | None = None,
-    linear: Linear = nn.Linear,
+    linear: MakeLinear = Linear,
 ) -> EncoderDecoder:
     """The model of "Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer".
 

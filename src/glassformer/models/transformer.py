@@ -9,8 +9,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from torch import nn
-
 from glassformer.errors import ConfigurationError
 from glassformer.models.family import family
 from glassformer.models.initialise import initialise
@@ -18,7 +16,8 @@ from glassformer.models.shapes import EncoderDecoder
 from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.checks import check_positive
 from glassformer.parts.embeddings import Embedding, Head, TiedHead
-from glassformer.parts.feedforward import Activation, Linear, relu
+from glassformer.parts.feedforward import Activation, relu
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.norms import LayerNorm, Norm, PostNorm, PreNorm, Residual
 from glassformer.parts.schemes import Positions, sinusoidal
 from glassformer.parts.similarity import SimilarityKind, scaled_dot_similarity
@@ -43,7 +42,7 @@ def transformer(
     gated: bool = False,
     key_value_heads: int | None = None,
     similarity: SimilarityKind = scaled_dot_similarity,
-    linear: Linear = nn.Linear,
+    linear: MakeLinear = Linear,
     attention_dropout: float = 0.0,
     tie_source: bool = True,
     tie_output: bool = True,

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import nn
-
 from glassformer.models.family import family
 from glassformer.models.initialise import initialise
 from glassformer.models.shapes import EncoderOnly
 from glassformer.parts.builder import BlockBuilder
-from glassformer.parts.feedforward import Activation, Linear, gelu
+from glassformer.parts.feedforward import Activation, gelu
 from glassformer.parts.heads import Classifier, FirstToken, pooler_part
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
 from glassformer.parts.patches import PatchEmbedding, token_count
 from glassformer.parts.schemes import Positions, learned
@@ -41,7 +40,7 @@ def vit(
     residual: Residual = PreNorm,
     positions: Positions = learned,
     epsilon: float = 1e-12,
-    linear: Linear = nn.Linear,
+    linear: MakeLinear = Linear,
 ) -> EncoderOnly:
     """The classifier of "An Image is Worth 16x16 Words"; without `classes` its answer is its vectors (B, 1 + N, D).
 

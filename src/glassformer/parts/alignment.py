@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.parts.checks import check_positive, check_width
+from glassformer.parts.linear import Linear
 from glassformer.parts.masks import Mask
 from glassformer.parts.named import Named
 from glassformer.parts.observing import Axes, Observable, axes
@@ -30,8 +31,8 @@ class AdditiveScore(nn.Module):
     def __init__(self, width: int, memory_width: int) -> None:
         super().__init__()
         check_positive(width=width, memory_width=memory_width)
-        self.query, self.key = nn.Linear(width, width, bias=False), nn.Linear(memory_width, width)
-        self.score = nn.Linear(width, 1, bias=False)
+        self.query, self.key = Linear(width, width, bias=False), Linear(memory_width, width)
+        self.score = Linear(width, 1, bias=False)
 
     def forward(self, x: Tensor, keys: Tensor) -> Tensor:
         """Scores (B, T, S) of what `key` made of the source, (B, S, W), for decoder states (B, T, W)."""
@@ -45,7 +46,7 @@ class MultiplicativeScore(nn.Module):
     def __init__(self, width: int, memory_width: int) -> None:
         super().__init__()
         check_positive(width=width, memory_width=memory_width)
-        self.key = nn.Linear(memory_width, width, bias=False)
+        self.key = Linear(memory_width, width, bias=False)
 
     def forward(self, x: Tensor, keys: Tensor) -> Tensor:
         """Scores (B, T, S) of what `key` made of the source, (B, S, W), for decoder states (B, T, W)."""
@@ -78,7 +79,7 @@ class Alignment(Observable):
         super().__init__()
         self.score = score(width, memory_width)
         self.width, self.memory_width = width, memory_width
-        self.output = nn.Linear(width + memory_width, width)
+        self.output = Linear(width + memory_width, width)
 
     def points(self) -> dict[str, Axes]:
         """As of attention with one head; `heads` is the context vector. Scores are before the mask."""

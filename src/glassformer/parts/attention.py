@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.cache import Cache, KeyValues
 from glassformer.parts.checks import check_fraction, check_positive, check_width
-from glassformer.parts.feedforward import Linear
 from glassformer.parts.fixed_cache import FixedCache
 from glassformer.parts.inference import together
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.masks import Mask
 from glassformer.parts.observing import Axes, Observable, Observer, axes
 from glassformer.parts.positions import AttentionPositions, Position, as_tensor
@@ -142,7 +142,7 @@ class MultiHeadAttention(Observable):
         positions: AttentionPositions | None = None,
         query_norm: nn.Module | None = None,
         key_norm: nn.Module | None = None,
-        linear: Linear = nn.Linear,
+        linear: MakeLinear = Linear,
     ) -> None:
         super().__init__()
         check_positive(width=width, heads=heads)

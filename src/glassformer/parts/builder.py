@@ -14,7 +14,8 @@ from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.blocks import AnyEmbedding, Decoder, DecoderBlock, Encoder, EncoderBlock
 from glassformer.parts.checks import check_positive
 from glassformer.parts.embeddings import Embedding
-from glassformer.parts.feedforward import Activation, FeedForward, GatedFeedForward, Linear, relu
+from glassformer.parts.feedforward import Activation, FeedForward, GatedFeedForward, relu
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
 from glassformer.parts.positions import AttentionPositions
 from glassformer.parts.schemes import Sizes
@@ -42,7 +43,7 @@ class BlockBuilder:
     attention_bias: bool = True
     feed_forward_bias: bool | None = None  # None: in a plain feed-forward only
     similarity: Similarity = scaled_dot_similarity  # of queries and keys
-    linear: Linear = nn.Linear
+    linear: MakeLinear = Linear
 
     def sizes(self, length: int = 512, **others: Any) -> Sizes:
         """What a scheme of positions has to know."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.checks import check_positive, check_tokens
 from glassformer.parts.dropout import Dropout
+from glassformer.parts.linear import Linear, linear
 from glassformer.parts.observing import Axes, Observer, axes
 from glassformer.parts.positions import EmbeddingPositions, NoPositions, Position
 
@@ -109,10 +110,10 @@ class TiedHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Vectors (B, T, D) to logits (B, T, V)."""
-        return F.linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
-class Head(nn.Linear):
+class Head(Linear):
     """Scores of tokens by a table of its own."""
 
     def __init__(self, width: int, vocabulary: int, bias: bool = False) -> None:

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Annotated
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.parts.checks import check_positive
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.inference import together
+from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.named import Named
 from glassformer.parts.observing import Axes, Observable, axes
 
-Linear = Callable[..., nn.Module]  # builds a linear part: (inputs, outputs, bias=…)
 Function = Callable[[Tensor], Tensor]
 
 relu: Function = F.relu  # max(0, x)
@@ -41,7 +41,7 @@ class FeedForward(Observable):
         activation: Activation = relu,
         dropout: float = 0.0,
         bias: bool = True,
-        linear: Linear = nn.Linear,
+        linear: MakeLinear = Linear,
     ) -> None:
         super().__init__()
         check_positive(width=width, hidden=hidden)
@@ -70,7 +70,7 @@ class GatedFeedForward(Observable):
         activation: Activation = silu,
         dropout: float = 0.0,
         bias: bool = False,
-        linear: Linear = nn.Linear,
+        linear: MakeLinear = Linear,
     ) -> None:
         super().__init__()
         check_positive(width=width, hidden=hidden)

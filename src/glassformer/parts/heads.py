@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from glassformer.parts.checks import check_positive
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.feedforward import Activation
+from glassformer.parts.linear import Linear
 
 
 class FirstToken(nn.Module):
@@ -28,7 +29,7 @@ class Transform(nn.Module):
     def __init__(self, width: int, activation: Activation, norm: nn.Module | None = None) -> None:
         super().__init__()
         check_positive(width=width)
-        self.dense, self.activation = nn.Linear(width, width), activation
+        self.dense, self.activation = Linear(width, width), activation
         self.norm = nn.Identity() if norm is None else norm
 
     def forward(self, x: Tensor) -> Tensor:
@@ -47,7 +48,7 @@ class Classifier(nn.Module):
         super().__init__()
         check_positive(width=width, classes=classes)
         self.pool = nn.Identity() if pool is None else pool
-        self.dropout, self.scores = Dropout(dropout), nn.Linear(width, classes)
+        self.dropout, self.scores = Dropout(dropout), Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.scores(self.dropout(self.pool(x)))  # type: ignore[no-any-return]

@@ -1,38 +1,41 @@
 """Faster copies of a model for decoding on a CPU: with packed matrices, or in whole numbers of 8 bits.
 
 Scoring a whole vocabulary is the largest product of a decoding step: one matrix, read once a step, for few vectors.
-oneDNN's kernels do it a third faster when the matrix was *packed*, laid out in the order in which they read it. The
-numbers stay the same, up to rounding.
+oneDNN's kernels do it a third faster when the matrix was *packed*, laid out in the order in which they read it; on some
+processors (`linear`) that pays for small matrices, too. The numbers stay the same, up to rounding.
 
 A *quantised* part multiplies whole numbers of 8 bits:
 
     y = (x_q W_qᵀ) · (scale of x) · (scale of W) + b
 
-Each row of W is scaled so that its largest entry is ±127, and each token's vector so that its largest is ±63: a token
-has a scale of its own, so its batch mates change nothing. (One bit fewer for tokens, because CPUs without the newest
-instructions add two products in 16 bits, and would overflow.)
+Each row of W is scaled so that its largest entry is ±127, and each token's vector too: a token has a scale of its own,
+so its batch mates change nothing. CPUs without VNNI instructions add two products in 16 bits, and would overflow: there
+a token's largest entry is ±63.
+
+Linear parts over the same vectors, such as queries, keys and values, are *joined*: one product for all of them.
 
 B batch, T length, D inputs, F outputs
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, GlassformerError
+from glassformer.parts.linear import ONEDNN, Linear
 from glassformer.parts.linears import LinearPart, Model, swap_linears
 from glassformer.parts.lora import merged, using
 
-PACKED_LEAST = 2**20  # weights: with fewer, PyTorch's own kernels are as fast
-QUANTISED_LEAST = 2**18  # weights: with fewer, rounding takes longer than it saves
+VNNI = torch.cpu._is_vnni_supported()  # sums of 8-bit products in 32 bits
+PACKED_LEAST = 2**16 if ONEDNN else 2**20  # weights: with fewer, PyTorch's own kernels are as fast
+QUANTISED_LEAST = 2**17 if VNNI else 2**18  # weights: with fewer, rounding takes longer than it saves
 ROWS = 64  # how many vectors a packed layout is made for; it serves any number
-ZERO = 64  # tokens in 8 bits are stored unsigned, around this number
-MIDDLE = torch.tensor(ZERO + 0.5)
+LARGEST = 127 if VNNI else 63  # of a token's numbers in 8 bits, which are stored unsigned, around LARGEST + 1
+JOINED: tuple[tuple[str, ...], ...] = ("query", "key", "value"), ("gate", "expand")  # parts over the same vectors
 
 
 class Unsaveable(nn.Module):
@@ -107,52 +110,69 @@ class Int8Linear(Unsaveable):
 
     def multiply(self, whole: Tensor, largest: Tensor) -> Tensor:
         """Vectors that are rounded already, (B, T, D), to (B, T, F)."""
-        tokens, weights = (whole, 1 / (ZERO - 1), ZERO), (self.weight, self.scales, self.zeros)  # scale and zero each
+        tokens, weights = (
+            (whole, 1 / LARGEST, LARGEST + 1),
+            (self.weight, self.scales, self.zeros),
+        )  # scale and zero each
         result: tuple[object, ...] = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias yet, in float32 as it is
         y: Tensor = torch.ops.onednn.qlinear_pointwise(*tokens, *weights, *result)  # (B, T, F)
-        return y.mul_(largest) if self.bias is None else torch.addcmul(self.bias, y, largest)
+        y = y.mul_(largest)
+        return y if self.bias is None else y.add_(self.bias)
 
 
 class JoinedLinear(Unsaveable):
-    """One of several linear parts over the same vectors, whose matrices lie one after the other: one product for all.
+    """One of several linear parts over the same vectors, whose matrices lie one after the other in a whole.
 
-    On a GPU, a product of few vectors takes as long with three times as many outputs.
+    A product of few vectors takes little longer with three times as many outputs.
     """
 
-    kind = "packed"
-
-    def __init__(self, joint: tuple[Tensor, Tensor | None], first: int, outputs: int) -> None:
+    def __init__(self, whole: nn.Module, first: int, outputs: int, inputs: int) -> None:
         super().__init__()
-        self.joint: tuple[Tensor, Tensor | None] | None = joint
-        self.first, self.outputs, self.inputs = first, outputs, joint[0].shape[1]
-        self.register_buffer("weight", joint[0][first : first + outputs], persistent=False)
-        self.register_buffer("bias", None if joint[1] is None else joint[1][first : first + outputs], persistent=False)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.joint = None  # which stays behind: from now on each for itself
-        return self
+        self.kind = getattr(whole, "kind", "packed")
+        self.whole, self.first, self.outputs, self.inputs = whole, first, outputs, inputs
 
     def forward(self, x: Tensor) -> Tensor:
         """Vectors (B, T, D) to (B, T, F)."""
-        return F.linear(x, self.weight, self.bias)
+        return self.whole(x)[..., self.first : self.first + self.outputs]  # type: ignore[no-any-return]
 
 
-def join(model: Model, device: str = "cuda") -> Model:
-    """The model with queries, keys and values of its attentions joined, where they are plain and on such a device."""
+Make = Callable[[LinearPart], nn.Module | None]  # a linear part for inference; None: the part itself is as fast
+
+
+def join(model: Model, make: Make) -> Model:
+    """The model with linear parts over the same vectors joined, where they are plain and `make` makes a whole of them.
+
+    Cross-attention reads its queries elsewhere than keys and values.
+    """
+    crossing = {id(part) for each in model.modules() for part in _parts_of(getattr(each, "cross_attention", None))}
     for part in model.modules():
-        three: list[Any] = [getattr(part, name, None) for name in ("query", "key", "value")]
-        if not all(type(each) is nn.Linear and each.weight.device.type == device for each in three):
-            continue
-        first, *others = three
-        if any(_layout(each) != _layout(first) for each in others):
-            continue
-        bias = None if first.bias is None else torch.cat([each.bias.detach() for each in three])
-        joint, place = (torch.cat([each.weight.detach() for each in three]), bias), 0
-        for name, each in zip(("query", "key", "value"), three, strict=True):
-            setattr(part, name, JoinedLinear(joint, place, each.out_features))
-            place += each.out_features
+        for names in JOINED:
+            names = names[1:] if id(part) in crossing and names[0] == "query" else names
+            parts: list[Any] = [getattr(part, name, None) for name in names]
+            if not all(type(each) in (nn.Linear, Linear) for each in parts):
+                continue
+            if any(_layout(each) != _layout(parts[0]) for each in parts):
+                continue
+            whole, first = make(_concatenated(parts)), 0
+            if whole is None:
+                continue
+            for name, each in zip(names, parts, strict=True):
+                setattr(part, name, JoinedLinear(whole, first, each.out_features, each.in_features))
+                first += each.out_features
     return model
+
+
+def _parts_of(module: nn.Module | None) -> Iterable[nn.Module]:
+    return () if module is None else module.modules()
+
+
+def _concatenated(parts: list[nn.Linear]) -> Linear:
+    """One linear part with the outputs of several."""
+    whole = Linear(parts[0].in_features, sum(each.out_features for each in parts), bias=False, device="meta")
+    whole.weight = nn.Parameter(torch.cat([each.weight.detach() for each in parts]), requires_grad=False)
+    if parts[0].bias is not None:
+        whole.bias = nn.Parameter(torch.cat([each.bias.detach() for each in parts]), requires_grad=False)
+    return whole
 
 
 def _layout(part: nn.Linear) -> tuple[object, ...]:
@@ -160,20 +180,18 @@ def _layout(part: nn.Linear) -> tuple[object, ...]:
 
 
 def _rounded(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Each vector of (B, T, D) in whole numbers from 1 to 127, and its largest entry (B, T, 1)."""
+    """Each vector of (B, T, D) in whole numbers from 1 on, and its largest entry (B, T, 1)."""
     largest = x.abs().amax(dim=-1, keepdim=True).clamp_(min=1e-12)  # (B, T, 1)
-    return torch.addcdiv(MIDDLE, x, largest, value=ZERO - 1).to(torch.uint8), largest  # + ½, then cut off: rounded
+    whole = (x * (LARGEST / largest)).round_().to(torch.int8)  # PyTorch is slow at float32 to uint8
+    return whole.view(torch.uint8).add_(LARGEST + 1), largest  # modulo 256, so -LARGEST becomes 1
 
 
 def together(x: Tensor, *parts: nn.Module) -> list[Tensor]:
-    """Several linear parts over the same vectors (B, T, D), which those in 8 bits round only once."""
+    """Several linear parts over the same vectors (B, T, D): joined ones by one product; those in 8 bits round once."""
     first = parts[0]
-    joined = [part for part in parts if isinstance(part, JoinedLinear)]
-    if len(joined) == len(parts) and joined[0].joint is not None and joined[0].joint is joined[-1].joint:
-        weight, bias = joined[0].joint
-        rows = slice(joined[0].first, joined[-1].first + joined[-1].outputs)
-        y = F.linear(x, weight[rows], None if bias is None else bias[rows])
-        return list(torch.split(y, [part.outputs for part in joined], dim=-1))
+    if isinstance(first, JoinedLinear) and all(getattr(part, "whole", None) is first.whole for part in parts):
+        y = first.whole(x)
+        return [y[..., part.first : part.first + part.outputs] for part in parts]  # type: ignore[operator]
     if not isinstance(first, Int8Linear):
         return [part(x) for part in parts]
     whole = _rounded(x)
@@ -188,20 +206,13 @@ def weights_state(model: nn.Module) -> tuple[object, ...]:
 
 
 def pack(model: Model) -> Model:
-    """A copy of a model for inference, which shares its weights but has its large linear parts packed.
+    """A copy of a model for inference, which shares its weights but has its large linear parts packed, or joined.
 
-    On a GPU, each attention computes queries, keys and values by one product. Where there is nothing to gain (on a CPU
-    in 16 bits, with a small vocabulary) the copy is as the model was. A packed copy cannot be saved: save the original,
-    and pack it again after loading.
+    Where there is nothing to gain (on a CPU in 16 bits, with a small vocabulary) the copy is as the model was. A packed
+    copy cannot be saved: save the original, and pack it again after loading.
     """
-    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-
-    def packed(part: LinearPart) -> PackedLinear | None:
-        weight = part.weight
-        gains = weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= PACKED_LEAST
-        return PackedLinear(weight, part.bias) if gains and available else None
-
-    return join(swap_linears(merged(model, shared=(*model.parameters(), *model.buffers())), packed))
+    copied = merged(model, shared=(*model.parameters(), *model.buffers()))
+    return swap_linears(join(copied, lambda whole: whole if whole.weight.is_cuda else _packed(whole)), _packed)
 
 
 def quantise(model: Model, least: int = QUANTISED_LEAST) -> Model:
@@ -210,7 +221,16 @@ def quantise(model: Model, least: int = QUANTISED_LEAST) -> Model:
     It cannot be saved: save the original, and quantise it again after loading.
     """
 
-    def in_8_bits(part: LinearPart) -> Int8Linear | None:
-        return Int8Linear(part.weight, part.bias) if part.weight.numel() >= least else None
+    def in_8_bits(part: LinearPart) -> nn.Module | None:
+        return Int8Linear(part.weight, part.bias) if part.weight.numel() >= least else _packed(part)
 
-    return swap_linears(merged(model).float().eval().requires_grad_(False), in_8_bits)
+    copied = merged(model).float().eval().requires_grad_(False)
+    return swap_linears(join(copied, in_8_bits), in_8_bits)
+
+
+def _packed(part: LinearPart) -> PackedLinear | None:
+    """A linear part laid out for oneDNN, if that is faster."""
+    weight = part.weight
+    gains = weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() >= PACKED_LEAST
+    available = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return PackedLinear(weight, part.bias) if gains and available else None

@@ -21,13 +21,13 @@ from fnmatch import fnmatchcase
 from typing import Any, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError
 from glassformer.parts.checks import check_fraction, check_positive
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import Head, TiedHead
+from glassformer.parts.linear import Linear, linear
 from glassformer.parts.linears import LinearPart, Model, linears, swap_linears
 
 DEFAULT = "default"  # the name of an adapter that was given none
@@ -55,7 +55,7 @@ class LoRA:
 
     def __call__(self, inputs: int, outputs: int, bias: bool = True) -> LoRALinear:
         """A linear part with an adapter."""
-        part = LoRALinear(nn.Linear(inputs, outputs, bias=bias))
+        part = LoRALinear(Linear(inputs, outputs, bias=bias))
         part.add(DEFAULT, self)
         return part
 
@@ -71,13 +71,13 @@ class LowRank(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """What is added for vectors (B, T, D): (B, T, F)."""
-        return F.linear(F.linear(self.dropout(x), self.down), self.up) * self.lora.scale
+        return linear(linear(self.dropout(x), self.down), self.up) * self.lora.scale
 
     def extra_repr(self) -> str:
         return f"rank={self.lora.rank}, alpha={self.lora.alpha:g}"
 
 
-class LoRALinear(nn.Linear):
+class LoRALinear(Linear):
     """A linear part, frozen, and its adapters; made of a linear part, whose weight it takes over or, if tied, shares.
 
     Merged, it computes as fast as its base, by a matrix of its own: the base's is kept as it is. So unmerging gives
@@ -89,7 +89,7 @@ class LoRALinear(nn.Linear):
     def __init__(self, part: LinearPart) -> None:
         super().__init__(part.weight.shape[1], part.weight.shape[0], bias=False, device="meta")
         self.weight, self.bias = part.weight, part.bias  # type: ignore[assignment]
-        self.kind = Head if isinstance(part, Head | TiedHead) else nn.Linear
+        self.kind = Head if isinstance(part, Head | TiedHead) else Linear
         self.adapters = nn.ModuleDict()
         self.using: str | None = None
         self.register_buffer("whole", None, persistent=False)
@@ -112,8 +112,8 @@ class LoRALinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """Vectors (B, T, D) to (B, T, F)."""
         if self.whole is not None:
-            return F.linear(x, self.whole, self.bias)
-        y, adapter = F.linear(x, self.weight, self.bias), self.adapter()
+            return linear(x, self.whole, self.bias)
+        y, adapter = linear(x, self.weight, self.bias), self.adapter()
         return y if adapter is None else y + adapter(x)
 
     @torch.no_grad()
@@ -126,7 +126,7 @@ class LoRALinear(nn.Linear):
         product = adapter.up.to(precision) @ adapter.down.to(precision) * adapter.lora.scale
         return (self.weight.to(product) + product).to(self.weight)
 
-    def plain(self) -> nn.Linear:
+    def plain(self) -> Linear:
         """The same function as a part without adapters."""
         with torch.device("meta"):
             part = self.kind(self.in_features, self.out_features, bias=self.bias is not None)

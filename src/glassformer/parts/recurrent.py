@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from glassformer.parts.checks import check_fraction, check_positive, check_width
+from glassformer.parts.linear import linear
 from glassformer.parts.named import Named
 from glassformer.parts.observing import Axes, Observable, Observer, axes
 
@@ -223,13 +224,13 @@ class Recurrent(Observable):
         by_input, by_state, bias_input, bias_state = (
             getattr(self.fused, f"{name}_{place}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        from_input = F.linear(x, by_input, bias_input)  # (B, T, G * W)
+        from_input = linear(x, by_input, bias_input)  # (B, T, G * W)
         steps: list[Tensor] = []
         tokens = range(x.shape[1])
         for t in reversed(tokens) if back else tokens:
             there = None if real is None else real[:, t, None]  # (B, 1)
             see = _pass_by if changes is None else changes.seeing(self._places()[number], t, there)
-            new = self.cell.step(from_input[:, t], F.linear(state[0], by_state, bias_state), state, see)
+            new = self.cell.step(from_input[:, t], linear(state[0], by_state, bias_state), state, see)
             steps.append(new[0] if there is None else new[0] * there)
             if there is not None:
                 new = tuple(torch.where(there, each, old) for each, old in zip(new, state, strict=True))

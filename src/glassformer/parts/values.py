@@ -12,6 +12,7 @@ from glassformer.errors import InputError
 from glassformer.parts.checks import check_positive, readable
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import placed
+from glassformer.parts.linear import Linear
 from glassformer.parts.observing import Axes, Observer, axes
 from glassformer.parts.positions import EmbeddingPositions, NoPositions, Position
 
@@ -34,7 +35,7 @@ class ValueEmbedding(nn.Module):
         self.columns, self.width = columns, width
         self.register_buffer("mean", torch.zeros(columns))
         self.register_buffer("deviation", torch.ones(columns))
-        self.projection = nn.Linear(2 * columns, width)
+        self.projection = Linear(2 * columns, width)
         self.positions = NoPositions() if positions is None else positions
         self.dropout = Dropout(dropout)
 
@@ -83,7 +84,7 @@ class NumberHead(nn.Module):
         super().__init__()
         check_positive(width=width, numbers=numbers)
         self.pool = nn.Identity() if pool is None else pool
-        self.dropout, self.scores = Dropout(dropout), nn.Linear(width, numbers)
+        self.dropout, self.scores = Dropout(dropout), Linear(width, numbers)
         self.register_buffer("mean", torch.zeros(numbers))
         self.register_buffer("deviation", torch.ones(numbers))
 

@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.parts.embeddings import Head, TiedHead
+from glassformer.parts.linear import Linear, linear
 from glassformer.parts.short_attention import TRITON
 
 Chunk = Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor]]
@@ -91,14 +92,12 @@ class _ChunkedLoss(torch.autograd.Function):
             now = slice(first, min(first + size, len(right)))
             where = now if places is None else places[now]
             rows = hidden[where].to(dtype)  # (C, D)
-            value, slope = chunk(F.linear(rows, table, None if bias is None else bias.to(dtype)), right[now], smoothing)
+            value, slope = chunk(linear(rows, table, None if bias is None else bias.to(dtype)), right[now], smoothing)
             total += value
             if learn:
-                by_hidden[where] = (slope @ table).to(hidden.dtype)
-                if by_weight is not None and dtype == weight.dtype:
-                    by_weight.addmm_(slope.T, rows)
-                elif by_weight is not None:
-                    by_weight += slope.T @ rows
+                by_hidden[where] = linear(slope, table.T).to(hidden.dtype)
+                if by_weight is not None:
+                    by_weight += linear(slope.T, rows.T)
                 if by_bias is not None:
                     by_bias += slope.sum(dim=0, dtype=by_bias.dtype)
         if learn:
@@ -138,7 +137,7 @@ def sequence_loss(
     right = right if places is None else right[places]  # (N)
     if isinstance(head, TiedHead):
         weight, bias = head.embedding.weight, head.bias
-    elif type(head) in (Head, nn.Linear):
+    elif type(head) in (Head, Linear, nn.Linear):
         weight, bias = head.weight, head.bias  # type: ignore[assignment]
     else:
         logits = head(hidden if places is None else hidden[places])  # (N, V)

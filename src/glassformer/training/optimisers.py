@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import TrainingError
 from glassformer.parts.embeddings import Head
+from glassformer.parts.linear import products
 from glassformer.training.distribution import local, sharded, whole
 
 if TYPE_CHECKING:
@@ -192,8 +193,8 @@ def orthogonal(matrices: Tensor, rounds: int = 5) -> Tensor:
     x = matrices.bfloat16() if matrices.is_cuda else matrices
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
     for _ in range(rounds):
-        gram = x @ x.mT  # (M, R, R)
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)  # (M, R, C)
+        gram = products(x, x)  # (M, R, R), symmetric
+        x = products(products(gram, gram, gram, alpha=c, beta=b), x.mT, x, beta=a)  # (M, R, C)
     return x.to(matrices.dtype)
 
 
