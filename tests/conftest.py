@@ -20,6 +20,7 @@ torch.set_num_threads(1)  # the models are tiny, and pytest's workers share the 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", choices=["write"], help="write the golden losses anew, after a change that is meant")
+    parser.addoption("--screenshots", choices=["write"], help="write the pictures of pages in the documents anew")
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 from .helpers import Command
 
 HOME = Path(__file__).parents[2]
-SCREENSHOTS = (HOME / "tools" / "screenshots.py").read_text(encoding="utf-8")  # which makes those of the Studio
+SCREENSHOTS = (HOME / "tests" / "browser" / "test_screenshots.py").read_text(encoding="utf-8")  # of the Studio
 PAGES = [HOME / "README.md", HOME / "docs" / "looking" / "figures.md"]
 COMMANDS = sorted(
     {
@@ -28,7 +28,7 @@ def test_there_are_pictures_and_all_are_made_by_commands() -> None:
         assert shown
         for each in shown:
             path = (page.parent / each).resolve().relative_to(HOME)
-            assert str(path) in made or path.name in SCREENSHOTS
+            assert str(path) in made or path.stem.removeprefix("studio-") in SCREENSHOTS
             assert (HOME / path).stat().st_size < 400_000
 
 

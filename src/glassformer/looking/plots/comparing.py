@@ -60,7 +60,7 @@ def _heads(axes: Any, found: Comparison, kind: str) -> None:
         values[pair.layer, pair.head] = np.nan if pair.distance is None else pair.distance
     axes.imshow(values, cmap=HEAT, vmin=0, vmax=1, aspect="auto")
     for row, column in np.ndindex(values.shape):
-        value = values[row, column]
+        value = float(values[row, column])
         colour = GREY if np.isnan(value) else ink_on(value)
         said = "-" if np.isnan(value) else f"{value:.2f}"
         axes.text(column, row, said, ha="center", va="center", fontsize=7.5, color=colour)
