@@ -44,6 +44,13 @@ def test_product_and_slopes_are_those_of_the_formula(onednn: bool, size: tuple[i
     ):
         close(found, right)
         assert found.shape == right.shape
+    spread = torch.ones(1, 1, 1).expand_as(y)  # one number in memory, as the slope of a sum is
+    close(torch.autograd.grad(linear(x, weight, bias), weight, spread)[0], x.double().sum(dim=(0, 1)).expand_as(weight))
+    close(
+        linear(x[:, :, ::2], weight[:, ::2]),
+        torch.einsum("btd,fd->btf", x[:, :, ::2].double(), weight[:, ::2].double()),
+    )
+    assert linear(x[0, 0], weight).shape == (outputs,)
 
 
 def test_products_of_stacks(onednn: bool) -> None:

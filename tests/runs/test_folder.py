@@ -78,6 +78,7 @@ def test_the_folder_holds_all_that_is_promised(tmp_path: Path) -> None:
     assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o644
     facts = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
     assert facts["packages"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert facts["kernels"].startswith(torch.backends.cpu.get_cpu_capability())
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     arguments = config["model"]["arguments"]
     assert (config["model"]["family"], arguments["width"]) == ("transformer", 32)

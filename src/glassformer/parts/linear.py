@@ -42,6 +42,11 @@ def prefers_onednn() -> bool:
 ONEDNN = prefers_onednn()
 
 
+def kernels() -> str:
+    """The instructions that this processor's kernels use, and whose kernels multiply matrices in float32."""
+    return f"{torch.backends.cpu.get_cpu_capability()}, products by {'oneDNN' if ONEDNN else 'PyTorch'}"
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b for vectors x (…, D) and a matrix W (F, D): (…, F)."""
     if not (ONEDNN and _suits(x, weight)):
@@ -65,7 +70,7 @@ def products(one: Tensor, other: Tensor, total: Tensor | None = None, alpha: flo
 def _suits(x: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN is to multiply these two."""
     plain = x.is_cpu and x.dtype == weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    return plain and not torch.compiler.is_compiling() and x.numel() * len(weight) >= LEAST
+    return plain and x.dim() > 1 and not torch.compiler.is_compiling() and x.numel() * len(weight) >= LEAST
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

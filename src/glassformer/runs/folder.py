@@ -46,6 +46,7 @@ from glassformer.interop.huggingface import JOINT, SEPARATE
 from glassformer.interop.special_tokens import SPECIAL_TOKENS, read_special_tokens
 from glassformer.locking import take
 from glassformer.parts import adapt, merged
+from glassformer.parts.linear import kernels
 from glassformer.parts.lora import lora_parts
 from glassformer.recipe import Recipe, read_recipe, to_toml
 from glassformer.registry import FAMILIES
@@ -316,6 +317,7 @@ def environment(device: str) -> dict[str, Any]:
         "processors": os.cpu_count(),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "device": resolve(device).type,
+        "kernels": kernels(),
         "packages": {name: _version(name) for name in packages},
     }
 

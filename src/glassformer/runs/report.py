@@ -181,6 +181,8 @@ def _facts(folder: Path, recipe: Recipe, run: Run | None, records: list[dict[str
         device = machine.get("device")
         name = machine.get("accelerator") if device in (None, "cuda") else None
         facts["device"] = str(name or f"{device or 'cpu'}, {machine.get('processors')} cores")
+        if device == "cpu" and "kernels" in machine:
+            facts["kernels"] = str(machine["kernels"])
     facts |= {name: str(packages[name]) for name in ("glassformer", "torch") if name in packages}
     return facts | ({"Python": str(machine["python"])} if "python" in machine else {})
 
