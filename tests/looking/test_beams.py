@@ -16,7 +16,7 @@ from glassformer.decoding import BeamTrees, Limits, beam_search, greedy, sample
 from glassformer.decoding.tree import Fate
 from glassformer.looking import recording
 
-from .families import FAMILIES, KEEP, PIXELS, SOURCE, SPEAKERS, WRITERS, same, translator
+from .families import FAMILIES, KEEP, SOURCE, SPEAKERS, WRITERS, same, translator
 
 LIMITS = Limits(1, 2, max_length=7)
 AFTER_PROMPT = Limits(None, 2, max_length=5)
@@ -63,16 +63,17 @@ def check(trace: gf.Trace, forced: gf.Trace, sentence: int, points: list[str]) -
 @torch.no_grad()
 def test_a_beam_search_is_recorded_along_the_chosen_beam(name: str, seed: int, width: int) -> None:
     model = lively(name, seed)
-    inputs = (PIXELS,) if name == "captioner" else (SOURCE, KEEP)
+    source, _, *masks = FAMILIES[name].inputs
+    inputs = (source, *masks)
     before = beam_search(model, *inputs, limits=LIMITS, width=width)
     with gf.record(model) as trace:
         found = beam_search(model, *inputs, limits=LIMITS, width=width)
     assert found == before
     for sentence, (best, *_) in enumerate(found):
         read = torch.tensor([read_again(best, 1)])
-        length = KEEP[sentence].sum() if name != "captioner" else 10
+        real = slice(int(KEEP[sentence].sum()) if masks else None)  # an image has no padding
         with gf.record(model) as forced:
-            model(inputs[0][sentence : sentence + 1, :length], read)
+            model(source[sentence : sentence + 1, real], read)
         assert trace["decoder.tokens"][sentence, : read.shape[1]].tolist() == read[0].tolist()
         check(trace, forced, sentence, [point for point in forced if not point.startswith("encoder")])
 
