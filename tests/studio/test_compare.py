@@ -56,4 +56,6 @@ def test_runs_that_read_different_things_are_refused(every_task: EveryTask) -> N
     client = studio(every_task, "copy", "two texts")
     response = client.post("/api/ask/compare", json={"run": "copy", "options": {"text": TEXT, "other": "two texts"}})
     assert response.status_code == 400
-    assert "two texts with a tab between" in response.json()["error"]
+    assert response.json()["error"] == (
+        'this run reads text, but "two texts" first text and second text: they cannot be compared'
+    )

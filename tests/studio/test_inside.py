@@ -133,4 +133,7 @@ def test_a_text_is_never_taken_for_the_name_of_a_file(
 ) -> None:
     monkeypatch.setattr(Translator, "reads_images", True)
     response = client.post(f"/api/ask/{view}", json={"run": "copy", "options": {"text": "/etc/hostname"}})
-    assert (response.status_code, response.json()["error"]) == (400, f'the run "copy" has no view "{view}"')
+    assert (response.status_code, response.json()["error"]) == (
+        400,
+        "runs for translation take nothing from a page: the task does not say how",
+    )

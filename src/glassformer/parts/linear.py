@@ -4,7 +4,7 @@ PyTorch multiplies float32 matrices on a CPU by MKL, which leaves AVX-512 unused
 oneDNN, which PyTorch has too, uses it on all of them, and takes half the time there. The numbers are the same, up to
 rounding.
 
-N vectors, D inputs, F outputs; M matrices of R or S rows
+N vectors, D inputs, F outputs; M matrices of a stack, R rows of one, S rows of another
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def answer(run: Any, options: Compare, other: Any) -> Answer:
     """Outputs with their differences marked, scores, streams and heads; and the weights of all heads of both."""
     if run.fields != other.fields:
         reads = [" and ".join(each.fields) for each in (run, other)]
-        raise InputError(f"this run reads {reads[0]}, and {options.other!r} {reads[1]}: they cannot be compared")
+        raise InputError(f'this run reads {reads[0]}, but "{options.other}" {reads[1]}: they cannot be compared')
     found = compare_items(run, other, (item_of(run, options.text), item_of(other, options.text)), "")
     outputs = (differences(*found.outputs), differences(*found.outputs[::-1]))
     kinds, arrays = list[dict[str, Any]](), dict[str, Array]()
