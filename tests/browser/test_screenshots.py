@@ -53,10 +53,11 @@ def shipped() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def learning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Studio with a small model that has learned to reverse words, and the one that ships."""
+def learning(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Studio with a small model that learns to reverse words, and the one that ships."""
     recipe = read_table(bundled()["reverse"])
-    recipe["train"] |= {"steps": 400, "validate_every": 50, "log_every": 10}
+    steps = 400 if pytestconfig.getoption("--screenshots") == "write" else 100  # which is not yet worth showing
+    recipe["train"] |= {"steps": steps, "validate_every": 50, "log_every": 10}
     folder = tmp_path_factory.mktemp("learning") / "reverse"
     gf.train({**recipe, "look": {"texts": ["a b c d e f"], "every": 50}}, folder)
     with served([folder, "en-de"]) as url:
