@@ -349,3 +349,11 @@ def test_an_imported_language_model_writes_what_transformers_writes(language_mod
 def test_a_checkpoint_that_no_task_can_use_is_a_sentence(command: Command, tmp_path: Path) -> None:
     interop.save(vit(None, image=8, patch=4, width=16, heads=2, layers=1, hidden=16), tmp_path / "vit")
     complains(command("import", tmp_path / "vit", tmp_path / "run"), 2, "no task can use this model")
+
+
+def test_what_to_try_first_with_a_model_of_images_is_an_image(command: Command, tmp_path: Path) -> None:
+    made = vit(3, image=8, patch=4, width=16, heads=2, layers=1, hidden=16)
+    interop.save(made, tmp_path / "vit", {"id2label": {"0": "a", "1": "b", "2": "c"}})
+    answer = command("import", tmp_path / "vit", tmp_path / "run")
+    assert answer.code == 0, answer.err
+    assert answer.out.splitlines()[-1] == f'next: glassformer classify --run {tmp_path / "run"} "image.png"'

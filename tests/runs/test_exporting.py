@@ -13,7 +13,7 @@ import glassformer as gf
 from glassformer.errors import ConfigurationError
 from glassformer.interop import load
 from glassformer.models.family import blueprint_of
-from glassformer.runs import export_run
+from glassformer.runs import export_run, import_run
 from labels import examples, table, text_recipe, trained_on
 from stories import recipe, stories
 
@@ -101,7 +101,7 @@ def exported(tmp_path: Path, task: str, name: str, steps: int = 3, **changes: An
 def test_a_language_model_goes_on_alike(tmp_path: Path, family: str) -> None:
     run, model, tokenizer = exported(tmp_path, "language-modelling", "AutoModelForCausalLM", model={"family": family})
     inputs = tokenizer("the big cow", return_tensors="pt")
-    found = model.generate(**inputs, max_new_tokens=6, do_sample=False, bad_words_ids=[[0], [1], [3]])
+    found = model.generate(**inputs, max_new_tokens=6, do_sample=False)
     ours = run.generate(["the big cow"], 6)[0].ids
     assert found[0, inputs["input_ids"].shape[1] :].tolist()[: len(ours)] == ours
 
@@ -140,3 +140,46 @@ def test_what_writes_brings_a_tokenizer_that_reads_alike(tmp_path: Path) -> None
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     for text in ("the old a b", " the  old <end> c"):
         assert tokenizer(text)["input_ids"] == run.read(text)
+
+
+SEARCHED = {"beam": 3, "length_penalty": 0.6, "min_length": 3, "max_length": 24, "no_repeat_ngram": 3}
+
+
+@pytest.mark.parametrize("family", ["transformer", "bart", "marian", "t5"])
+def test_what_is_written_there_and_after_an_import_is_what_the_recipe_says(tmp_path: Path, family: str) -> None:
+    table(tmp_path / "t.tsv", [(f"the old {a} {b}", f"{b} {a}") for a in "abcdefgh" for b in "abcdefgh"])
+    model = {"family": family, **({"residual": "post"} if family == "transformer" else {})}
+    asked = text_recipe(tmp_path / "t.tsv", model=model, train={"steps": 20, "smoothing": 0.0}, decode=SEARCHED)
+    run: Any = gf.train({**asked, "task": {"kind": "translation"}}, tmp_path / "run")
+    export_run(run, tmp_path / "out")
+    texts = ["the old a b", "old c"]
+    ours = [each.ids for each in run.translate(texts)]
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").eval()
+    for text, ids in zip(texts, ours, strict=True):
+        found = theirs.generate(torch.tensor([run.read(text)]))[0, 1:].tolist()
+        assert [token for token in found if token != run.special.end] == ids
+    back: Any = import_run(tmp_path / "out", tmp_path / "back")
+    assert {key: getattr(back.recipe.decode, key) for key in SEARCHED} == SEARCHED
+    assert back.recipe.decode.early_stopping == run.recipe.decode.early_stopping
+    assert [each.ids for each in back.translate(texts)] == ours
+
+
+@pytest.mark.parametrize(
+    ("family", "decode", "kept"),
+    [
+        ("gpt2", {"max_length": 12, "temperature": 0.8, "top_p": 0.9}, {"temperature": 0.8, "top_p": 0.9, "beam": 1}),
+        ("gpt2", {"max_length": 500, "beam": 3}, {"beam": 3, "count_prompt": True}),
+        ("llama", {"max_length": 12}, {"max_length": 12, "count_prompt": False}),
+    ],
+)
+def test_how_a_language_model_goes_on_comes_back(
+    tmp_path: Path, family: str, decode: dict[str, Any], kept: dict[str, Any]
+) -> None:
+    run, model, tokenizer = exported(
+        tmp_path, "language-modelling", "AutoModelForCausalLM", model={"family": family}, decode=decode
+    )
+    back: Any = import_run(tmp_path / "out", tmp_path / "back")
+    assert {key: getattr(back.recipe.decode, key) for key in kept} == kept
+    assert set(back.special.suppressed) == set(run.special.suppressed)
+    if family == "gpt2":  # to the end of its positions, and not beyond
+        model.generate(**tokenizer("the big cow", return_tensors="pt"))

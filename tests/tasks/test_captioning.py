@@ -281,11 +281,11 @@ def test_a_captioner_goes_out_and_comes_back(run: Captioner, file: Path, tmp_pat
     assert (back.task.size, back.task.mean, back.task.deviation) == (SIZE, 0.5, 0.5)
     images = sorted((file.parent / "seen").iterdir())[:6]
     ours, theirs = run.caption(images, beam=1), back.caption(images, beam=1)
-    assert [each.ids for each in ours] == [each.ids[: len(one.ids)] for each, one in zip(theirs, ours, strict=True)]
+    assert [each.ids for each in ours] == [each.ids for each in theirs]
     with pytest.raises(InputError, match="does not translate"):
         back.translate(["x"])
     assert export_run(back, tmp_path / "again")
-    for name in ("config.json", "preprocessor_config.json"):
+    for name in ("config.json", "generation_config.json", "preprocessor_config.json"):
         assert json.loads((tmp_path / "again" / name).read_text()) == json.loads((tmp_path / "out" / name).read_text())
     transformers = pytest.importorskip("transformers")
     model = transformers.VisionEncoderDecoderModel.from_pretrained(tmp_path / "out").eval()

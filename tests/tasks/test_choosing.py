@@ -49,7 +49,7 @@ def test_a_language_model_classifies_without_having_been_taught(run: LanguageMod
     assert found.scores.accuracy == 1
     assert found.answers[0].label == "miaow"
     assert sum(found.answers[0].probabilities.values()) == pytest.approx(1)
-    with pytest.raises(InputError, match="'woof' is not among the labels"):
+    with pytest.raises(InputError, match="the label 'woof' is not among the choices, which are "):
         evaluate_choices(run, labelled(file, tmp_path), ["miaow", "moo", "cluck"], "{} says")
     with pytest.raises(ConfigurationError, match="has no place for the text"):
         evaluate_choices(run, [("a", "b")], ["b", "c"], "says")

@@ -7,6 +7,7 @@ mean for special tokens is `SpecialTokens`, what they mean for the search is the
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,27 @@ def checkpoint_special_tokens(
         forced_last=forced[1],
     )
     return framed_special_tokens(special, source, target)
+
+
+def generation_settings(decode: Mapping[str, Any], positions: int | None, encoder_decoder: bool) -> Config:
+    """The generation settings that mean what a section [decode] means, for a model of so many positions, if limited."""
+    draws = bool(decode["temperature"])
+    settings = {theirs: decode[ours] for theirs, ours in RENAMED.items()} | {"do_sample": draws}
+    if draws:
+        settings |= {"num_beams": 1, "temperature": decode["temperature"], "top_k": decode["top_k"] or 0}
+        settings |= {key: decode[key] for key in ("top_p", "min_p") if decode[key] is not None}
+    if settings["num_beams"] > 1:
+        settings["early_stopping"] = next(
+            key for key, rule in EARLY_STOPPING.items() if rule == decode["early_stopping"]
+        )
+    else:
+        del settings["length_penalty"]  # transformers warns that only beam search reads it
+    most, least = decode["max_length"], decode["min_length"]
+    beyond = not encoder_decoder and positions is not None and most >= positions  # with a prompt, it would be
+    if positions is not None:
+        most, least = min(most, positions), min(least, positions)
+    unit = "length" if beyond or decode["count_prompt"] else "new_tokens"
+    return settings | {f"max_{unit}": most} | ({f"min_{unit}": least} if least else {})
 
 
 def keep_generation(origin: Path, folder: Path) -> None:

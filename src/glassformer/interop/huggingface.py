@@ -6,7 +6,7 @@ tokenizer_config.json              what `transformers` must know of the tokenize
 preprocessor_config.json           of a model of images: how they are resized and scaled
 import.json, special_tokens.json    of an import, which is a run folder too: where it is from, its special tokens
 task.json                           of an import: options of its task that its other files have decided
-generation_config.json              how an import writes
+generation_config.json              how it writes
 tokenizer_config.json, …            files that only `transformers` reads, copied from an import to its export
 
 This file knows no tasks: a run describes itself as `Exported`, and the caller decides which task suits an import.
@@ -50,7 +50,8 @@ class Exported:
     tokenizer, `frame` says which special tokens to add to a text: none, the start, or start and end; `normalise` and
     `strip` are the recipe's of these names. In the settings of the tokenizer, an encoder (`encodes`) has the tokens cls
     and sep instead of bos and eos, and segments; with `splits_special`, "<end>" in a text is only text; with `mask`,
-    the mask token is named. `preprocessor` holds the settings for images, `files` the contents of further JSON files.
+    the mask token is named. `preprocessor` holds the settings for images, `generation` those
+    of writing, `files` the contents of further JSON files.
     """
 
     opens_with: str
@@ -60,6 +61,7 @@ class Exported:
     splits_special: bool = True
     mask: bool = False
     preprocessor: Mapping[str, Any] | None = None
+    generation: Mapping[str, Any] | None = None
     files: Mapping[str, Any] = field(default_factory=dict)
     max_length: int = 0
     normalise: str = "none"
@@ -94,6 +96,8 @@ def export(
         save(model, new, notes)
         if exported.preprocessor is not None:
             write_json(new / PREPROCESSOR, exported.preprocessor)
+        if exported.generation is not None and origin is None:
+            write_json(new / GENERATION, exported.generation)
         for name, contents in exported.files.items():
             (new / name).parent.mkdir(exist_ok=True)
             write_text(new / name, json.dumps(contents, indent=2) + "\n")

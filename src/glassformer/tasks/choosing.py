@@ -18,7 +18,7 @@ import torch
 from glassformer.data import Report
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.registry import SOURCES
-from glassformer.tasks.labels import ClassEvaluation, classified, number_of, predictions
+from glassformer.tasks.labels import ClassEvaluation, classified, predictions
 from glassformer.tasks.run import Progress, quoted
 
 PLACE = "{}"  # of the text, in the pattern of a prompt
@@ -122,8 +122,8 @@ def evaluate_choices(
     known = check_choices(choices)
     if PLACE not in pattern:
         raise ConfigurationError(f"the prompt {quoted(pattern)} has no place for the text: write {PLACE} there")
-    for _, label in examples:
-        number_of(label, known)
+    if other := next((label for _, label in examples if label not in known), None):
+        raise InputError(f"the label {quoted(other)} is not among the choices, which are {', '.join(known)}")
     chosen = choose(run, [pattern.replace(PLACE, text) for text, _ in examples], known, progress)
     scores = [{each.text: each.per_token for each in one.choices} for one in chosen]
     log_p = torch.tensor([[score[text] for text in known] for score in scores]).log_softmax(dim=1)  # (N, C)

@@ -18,11 +18,14 @@ from glassformer.decoding import Choose, Hypothesis, Limits, Sampler, beam_searc
 from glassformer.decoding import Written as Step
 from glassformer.decoding.limits import Scorer
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.interop.generation import generation_settings
+from glassformer.interop.huggingface import Exported
 from glassformer.interop.special_tokens import special_keys
 from glassformer.looking.patching import Forced
 from glassformer.looking.points import Names, Numbers
 from glassformer.looking.recording import record
 from glassformer.looking.trace import Origin, Trace
+from glassformer.models import EncoderDecoder
 from glassformer.models.family import Blueprint, longest
 from glassformer.parts import pack, pad, quantise
 from glassformer.parts.inference import weights_state
@@ -162,6 +165,13 @@ class Writer(Run):
     @property
     def notes(self) -> dict[str, Any]:
         return special_keys(self.model, self.special)
+
+    def exported(self) -> Exported:
+        """With how it writes: the special tokens, what is never written, and the section [decode]."""
+        decode = self.recipe.decode.model_dump()
+        settings = generation_settings(decode, self.max_positions, isinstance(self.model, EncoderDecoder))
+        never = {"suppress_tokens": [*self.limits.suppress]}
+        return replace(super().exported(), generation={**self.notes, **settings, **never})
 
     def decoding_model(self, int8: bool = False) -> nn.Module:
         """The model laid out for decoding; with `int8`, its larger matrices are rounded to 8 bits."""

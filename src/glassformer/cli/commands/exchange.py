@@ -15,6 +15,7 @@ from glassformer.cli.options import Checkpoint, Force, RunFolder, new_path
 from glassformer.errors import ConfigurationError
 
 FORMATS = ("huggingface",)
+IMAGE = "image.png"
 FIRST = {  # what to try first with a run that can do this
     "translate": "Hello",
     "generate": "Once upon a time",
@@ -22,7 +23,7 @@ FIRST = {  # what to try first with a run that can do this
     "classify": "What a film!",
     "tag": "they can fish",
     "embed": "where do cats sleep?",
-    "caption": "image.png",
+    "caption": IMAGE,
 }
 
 
@@ -44,7 +45,8 @@ def import_(
     sys.stdout.write(f"{folder}: {type(run.model).__name__} with {size:,} parameters\n")
     for verb, text in FIRST.items():
         if run.can(verb):
-            sys.stdout.write(f'next: glassformer {verb} --run {shlex.quote(str(folder))} "{text}"\n')
+            given = IMAGE if run.reads_images else text
+            sys.stdout.write(f'next: glassformer {verb} --run {shlex.quote(str(folder))} "{given}"\n')
             return
 
 

@@ -82,6 +82,7 @@ class Captioner(SourceReader):
     reads_files: ClassVar[bool] = True
     reads_images: ClassVar[bool] = True
     options: ClassVar[frozenset[str]] = frozenset({"beam", "int8", "rouge"})
+    opens_with: ClassVar[str] = "VisionEncoderDecoderModel, AutoTokenizer and AutoImageProcessor"
 
     # --- what it reads
 
@@ -283,11 +284,4 @@ class Captioner(SourceReader):
         """A ViT and a GPT-2 in one model, its tokenizer, and how images are resized and scaled."""
         if self.task.frames > 1:
             raise ConfigurationError(f"task.frames is {self.task.frames}: transformers has no captioner of films")
-        return Exported(
-            opens_with="VisionEncoderDecoderModel, AutoTokenizer and AutoImageProcessor",
-            notes=self.notes,
-            preprocessor=self.task.preprocessor(),
-            max_length=self.recipe.data.max_tokens,
-            normalise=self.recipe.data.normalise,
-            strip=self.recipe.data.strip,
-        )
+        return replace(super().exported(), preprocessor=self.task.preprocessor())
