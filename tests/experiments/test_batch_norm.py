@@ -1,5 +1,7 @@
 """Batch norm, which the experiment compares with: against PyTorch's, and with padding."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given
@@ -99,3 +101,38 @@ def test_with_batch_norm_gradients_neither_vanish_nor_explode(size: float) -> No
 def test_batch_norm_needs_two_tokens_to_train_on() -> None:
     with pytest.raises(InputError, match="at least 2 tokens to train on, not 1"):
         BatchNorm(3)(torch.zeros(1, 3, 3), torch.tensor([[True, False, False]]))
+
+
+class Two(nn.Module):
+    """Two hidden layers, each with a norm."""
+
+    def __init__(self, norm: Callable[[int], nn.Module]) -> None:
+        super().__init__()
+        sizes = ((20, 64), (64, 64))
+        self.hidden = nn.ModuleList(nn.Sequential(nn.Linear(*size), norm(64), nn.ReLU()) for size in sizes)
+        self.scores = nn.Linear(64, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.hidden:
+            x = layer(x)
+        return self.scores(x)[:, 0]  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_with_batch_norm_few_noisy_examples_are_learned_by_heart_less(seed: int) -> None:
+    losses = dict[str, float]()
+    norms: dict[str, Callable[[int], nn.Module]] = {"none": lambda width: nn.Identity(), "batch": BatchNorm}
+    for name, norm in norms.items():
+        torch.manual_seed(seed)
+        x, plane = torch.randn(1064, 1, 20), torch.randn(20)
+        labels = ((x[:, 0] @ plane > 0) ^ (torch.rand(1064) < 0.1)).long()  # every tenth is wrong
+        model = Two(norm)
+        optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+        for _ in range(200):
+            some = torch.randperm(64)[:8]
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(model(x[some]), labels[some]).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+        with torch.no_grad():
+            losses[name] = float(nn.functional.cross_entropy(model.eval()(x[64:]), labels[64:]))
+    assert losses["batch"] < 0.8 * losses["none"]

@@ -101,7 +101,9 @@ def mark_level(axes: Axes, y: float, text: str, below: bool = False) -> None:
     """A dotted line at a height, and what it means, at its left end."""
     axes.axhline(y, color=GREY, linestyle=":")
     at_left: Any = axes.get_yaxis_transform()
-    note(axes, text, (0, y), (2, -3 if below else 3), va="top" if below else "bottom", color="0.3", xycoords=at_left)
+    style: Any = {"va": "top" if below else "bottom", "color": "0.3", "xycoords": at_left}
+    style["bbox"] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}  # it may stand on a bar
+    note(axes, text, (0, y), (2, -3 if below else 3), **style)
 
 
 def log_ticks(axes: Axes, values: Sequence[float], labels: Sequence[Any] | None = None) -> None:

@@ -17,7 +17,7 @@ import torch
 from matplotlib.figure import Figure
 
 from glassformer.experiments.batches import Rng, texts
-from glassformer.experiments.charts import bands, bars, log_ticks, mark_level, panels
+from glassformer.experiments.charts import bands, bars, legend_below, log_ticks, mark_level, panels
 from glassformer.experiments.finding import Finding, Row, Rows, Spread
 from glassformer.experiments.measures import accuracy, logits, mean_loss, parameters
 from glassformer.experiments.small import Small
@@ -47,7 +47,9 @@ NEARLY = 0.05  # of the texts: so much worse is still as well
 Weights = dict[str, Any]  # of a model, by name
 
 
-def run(trial: Trial, first: int = 400, steps: int = 80, labels: Sequence[int] = (24, 96), count: int = 400) -> Finding:
+def run(
+    trial: Trial, first: int = 1200, steps: int = 240, labels: Sequence[int] = (24, 96), count: int = 400
+) -> Finding:
     """A model guesses hidden words; then it learns to tell topics from few labels, in several ways."""
     seeds = trial.seeds()
     bases = trial.map("guessing hidden words", _base, [(each, first) for each in seeds])
@@ -84,8 +86,9 @@ def run(trial: Trial, first: int = 400, steps: int = 80, labels: Sequence[int] =
         f"learns {size[LORA]:,.0f} numbers, all weights are {size[FULL]:,.0f}. "
         + ("Pretraining carries over" if carried else "Pretraining does not carry over by 10% at every seed")
         + f" (by {ahead[few]:.0%} with {few} labels, {ahead[many]:.0%} with {many}), and LoRA "
-        + ("learns as well as all weights." if as_well else "falls behind all weights")
-        + ("" if as_well else f", by {behind[few]:.0%} with {few} labels and {behind[many]:.0%} with {many}."),
+        + ("learns as well as all weights" if as_well else "does not learn as well as all weights at every seed")
+        + f" ({LORA} less all weights: {_apart(right[LORA, few], right[FULL, few]):.0%} with {few} labels, "
+        f"{_apart(right[LORA, many], right[FULL, many]):.0%} with {many}).",
         holds=carried and as_well and size[LORA] < 0.5 * size[FULL],
         facts=facts,
         rows=rows,
@@ -160,8 +163,8 @@ def _draw(rows: Rows, labels: Sequence[int], size: dict[str, float]) -> Figure:
     log_ticks(quality, labels)
     mark_level(quality, 1 / TOPICS, "by chance")
     quality.set(title="Few labels", xlabel="texts with a label", ylabel="new texts right", ylim=(0, 1.05))
-    quality.legend(loc="lower right")
     bars(cost, WAYS, {"numbers that learn": [size[way] for way in WAYS]}, {"numbers that learn": BLUE}, "{:,.0f}", True)
     cost.set(title="What it costs", xlabel="numbers that learn")
     cost.margins(x=0.2)
+    legend_below(figure, quality, len(WAYS))
     return figure
