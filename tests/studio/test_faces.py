@@ -245,5 +245,5 @@ def test_runs_that_read_different_things_are_not_compared(everyone: TestClient) 
     )
     assert response.status_code == 200, response.text
     response = everyone.post("/api/ask/compare", json={"run": "images", "options": {"text": image, "other": "copy"}})
-    said = "this run reads image, and 'copy' text: they cannot be compared"
+    said = 'this run reads image, but "copy" text: they cannot be compared'
     assert (response.status_code, response.json()["error"]) == (400, said)
