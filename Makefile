@@ -1,5 +1,6 @@
 # make demo   set up, then train a translator of dates from scratch and show what it learned
 # make test   set up, then run every check: lint, types, tests
+# make learning  the slow tests, which train models until they must have learned; CI runs them after `make test`
 # make drill  attack the commands in 10,000 ways, and report what broke; SEED=, CASES=, ONLY=, JOBS= (docs/drill.md)
 # make results  write docs/results.md and the table of the README from the records of benchmarks/results.py
 # make audit  ask for known vulnerabilities of the pinned versions; needs a network
@@ -12,7 +13,7 @@ WEB := $(wildcard web/*.json web/*.ts) $(shell find web/src -type f)
 BUILT := src/glassformer/looking/built/sources.sha256
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup demo test drill lint format bench results audit clean
+.PHONY: setup demo test learning drill lint format bench results audit clean
 
 setup: $(TOOLS) $(BUILT)
 
@@ -38,7 +39,10 @@ demo: $(READY)
 	@$(VENV)/bin/glassformer translate --run en-de "Where is the station?"
 
 test: lint
-	$(RUN) -m pytest --numprocesses 2
+	$(RUN) -m pytest --numprocesses 2 -m 'not learning'
+
+learning: $(TOOLS) $(BUILT)
+	$(RUN) -m pytest --numprocesses 2 -m learning
 
 drill: $(TOOLS)
 	PYTHONPATH=tests $(RUN) -m drill --seed $(or $(SEED),0) --cases $(or $(CASES),10000) --jobs $(or $(JOBS),2) --report runs/drill.json $(if $(ONLY),--only $(ONLY))

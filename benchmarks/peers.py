@@ -57,7 +57,7 @@ def marian(size: Size) -> Any:
         bos_token_id=START,
         decoder_start_token_id=START,
         forced_eos_token_id=None,
-        max_position_embeddings=512,
+        max_position_embeddings=4096,
         scale_embedding=True,
         share_encoder_decoder_embeddings=True,
     )

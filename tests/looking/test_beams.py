@@ -15,6 +15,7 @@ import glassformer as gf
 from glassformer.decoding import BeamTrees, Limits, beam_search, greedy, sample
 from glassformer.decoding.tree import Fate
 from glassformer.looking import recording
+from glassformer.parts import cache
 
 from .families import FAMILIES, KEEP, SOURCE, SPEAKERS, WRITERS, same, translator
 
@@ -25,9 +26,10 @@ FEW = {"max_examples": 6, "deadline": None}
 
 @pytest.fixture(scope="module", autouse=True)
 def _forgetful() -> Iterator[None]:
-    """Beams that came to nothing are let go at every second step, not only in long outputs."""
+    """Beams that came to nothing, and their slots, are let go at every second step, not only in long outputs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recording, "FORGET", 2)
+        patch.setattr(cache, "FEW", 2)
         yield
 
 

@@ -1,8 +1,10 @@
 """The cache: nothing is lost when it grows, and every beam of its tree reads its own past only."""
 
+from unittest.mock import Mock
+
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -78,6 +80,34 @@ def test_the_ancestors_of_beams_are_a_tree() -> None:
     assert (state.position, state.slots) == (3, 6)
 
 
+def branched(steps: int, watched: bool = False) -> DecoderState:
+    """After some steps of two sentences with four beams, of which always the second is the parent of all."""
+    decoder = small_decoder(cross=False)
+    state = decoder.start()
+    state.watcher = Mock() if watched else None
+    state.select(torch.zeros(2, 4, dtype=torch.long))
+    with torch.no_grad():
+        for _ in range(steps):
+            _, state = decoder.step(state, torch.randint(VOCABULARY, (2, 4)))
+            state.select(torch.ones(2, 4, dtype=torch.long))
+    return state
+
+
+def test_slots_that_no_beam_descends_from_are_given_up() -> None:
+    state = branched(16)  # four slots a step, of which one lives on: 64 are twice what is kept at first
+    assert (state.slots, state.position) == (16, 16)
+    assert state.ancestors is not None
+    assert state.ancestors.all()
+    assert all(cache.length == 16 for cache in state.caches)
+    assert branched(15).slots == 60
+
+
+def test_who_follows_the_beams_is_told_which_slots_are_kept() -> None:
+    state = branched(16, watched=True)
+    told = state.watcher.prune.call_args_list  # type: ignore[union-attr]
+    assert [call.args[0].tolist() for call in told] == [[[1, 5, 9, *range(13, 64, 4)]] * 2]
+
+
 def test_choosing_beams_moves_no_keys() -> None:
     decoder = small_decoder(cross=False)
     with torch.no_grad():
@@ -138,15 +168,16 @@ class Walk:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(data=st.data(), seed=seeds, cross=st.booleans(), room=st.sampled_from([1, 3, 64]))
-@settings(max_examples=25)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @torch.no_grad()
 def test_every_beam_reads_as_if_it_were_alone(
-    scheme: str, data: st.DataObject, seed: int, cross: bool, room: int
+    monkeypatch: pytest.MonkeyPatch, scheme: str, data: st.DataObject, seed: int, cross: bool, room: int
 ) -> None:
     torch.manual_seed(seed)
     sentences, beams = data.draw(st.integers(1, 3), "sentences"), data.draw(st.integers(1, 3), "beams")
     own = data.draw(st.sampled_from([None, window(1), window(2), window(3)]), "the decoder's own mask")
     walk = Walk(scheme, cross, sentences, beams, room, own)
+    monkeypatch.setattr("glassformer.parts.cache.FEW", data.draw(st.sampled_from([1, 2, 32]), "slots that all stay"))
     for _ in range(data.draw(st.integers(1, 5), "steps")):
         same(walk.step(), walk.alone(), 1e-5)
         kept = None

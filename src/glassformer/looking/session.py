@@ -93,6 +93,7 @@ class Decoding(Watcher):
     chosen: list[Hypothesis] = field(default_factory=list)  # of each sentence; nothing: no search has chosen
     slots: int = 0
     prompt: int = 0  # the first of them, which hold the prompt
+    moved: Tensor | None = None  # (B, N): the slots of the last step that were kept, if others were given up
     ways: dict[tuple[int, int, int], list[tuple[int, int, int]]] = field(default_factory=dict)  # that were followed
     ends: list[tuple[int, int, int]] = field(default_factory=list)  # step, row and beam of what has finished
 
@@ -101,6 +102,9 @@ class Decoding(Watcher):
             return
         rows = self.rows if sentences is None else self.rows[sentences]
         self.rows = rows.gather(1, beams)
+
+    def prune(self, slots: Tensor) -> None:
+        self.moved, self.slots = slots, slots.shape[1]
 
     def expand(self, expansion: Any) -> None:
         self.trees(expansion)
@@ -120,7 +124,7 @@ class Decoding(Watcher):
         if self.rows is not None:
             last, parents = self.steps[-1], self.rows.expand(count, beams)
             sentences = last.sentences[parents[:, 0] // last.beams]
-            path = last.path.flatten(0, 1)[parents]
+            path = self._numbered_anew(last.path.flatten(0, 1)[parents])
         own = (self.slots + torch.arange(beams, device=device)).expand(count, beams)[..., None]
         at = position if isinstance(position, Tensor) else torch.tensor([[position]], device=device)
         path = self._padding_last(torch.cat((path, own), dim=-1), sentences, at)
@@ -128,6 +132,16 @@ class Decoding(Watcher):
         self.rows, self.slots = torch.arange(tokens.numel(), device=device).view(count, beams), self.slots + beams
         self.steps.append(new)
         return new
+
+    def _numbered_anew(self, path: Tensor) -> Tensor:
+        """The same slots (B, k, N) by the numbers that they have since others were given up."""
+        if self.moved is None:
+            return path
+        (count, kept), most = self.moved.shape, int(max(path.max(), self.moved.max())) + 1
+        numbers = torch.arange(kept, device=path.device).expand(count, -1)
+        numbers = path.new_zeros(count, most).scatter(1, self.moved, numbers)  # (B, the old N)
+        self.moved = None
+        return numbers[:, None].expand(-1, path.shape[1], -1).gather(2, path)
 
     def read_of(self, sentence: int) -> int:
         """How many tokens of its prompt a sentence had read before the first step."""

@@ -213,7 +213,7 @@ class Decoder(Observable):
             x = block(x, mask=mask, cache=cache)
         if self.observe is not None:
             self.observe("output", self.norm(x))  # which only observers need: the first step scores the last token
-        state.slots = before.shape[1]
+        state.slots = state.prompt = before.shape[1]
         state.position = state.slots if lengths is None else lengths - 1
         return state
 

@@ -18,6 +18,8 @@ from torch import Tensor
 from glassformer.parts.masks import Mask
 from glassformer.parts.observing import Watcher
 
+FEW = 32  # slots, of which none is given up
+
 
 class KeyValues(NamedTuple):
     """Keys and values that attention has already projected, (B, G, S, K) each."""
@@ -65,6 +67,16 @@ class Cache:
         store.narrow(dim, first, new.shape[dim]).copy_(new)
         return store
 
+    def take(self, slots: Tensor) -> None:
+        """Keep only some slots of each sentence, (B, N)."""
+        self.length = slots.shape[1]
+        if self._keys is not None and self._values is not None and self._positions is not None:
+            _, heads, _, width = self._keys.shape
+            each = slots[:, None, :, None].expand(-1, heads, -1, width)  # (B, G, N, K)
+            for store in (self._keys, self._values):
+                store[:, :, : self.length] = store.gather(2, each)
+            self._positions[:, : self.length] = self._positions.gather(1, slots)
+
     def select(self, sentences: Tensor) -> None:
         """Keep only some sentences."""
         if self._keys is not None and self._values is not None and self._positions is not None:
@@ -96,6 +108,8 @@ class DecoderState(DecodingState):
     position: int | Tensor = 0  # where the next token stands, in all sentences alike or in each, (B, 1)
     first: Tensor | None = None
     slots: int = 0
+    prompt: int = 0  # the first of them, which are kept
+    kept: int = 0  # slots after they were last pruned
     ancestors: Tensor | None = None  # (B, k, N): the slots each beam descends from; None: a single line, so all
     watcher: Watcher | None = None
 
@@ -132,3 +146,20 @@ class DecoderState(DecodingState):
             self.position = self.position[sentences] if isinstance(self.position, Tensor) else self.position
         if self.ancestors is not None:
             self.ancestors = self.ancestors.gather(1, beams[:, :, None].expand(-1, -1, self.slots))
+            if self.slots >= 2 * max(self.kept, FEW):
+                self._prune(self.ancestors)
+
+    def _prune(self, ancestors: Tensor) -> None:
+        """Give up the slots that no beam descends from."""
+        live = ancestors.any(dim=1)  # (B, N)
+        live[:, : self.prompt] = True
+        most = int(live.sum(dim=1).max())
+        self.kept = most
+        if most < self.slots:
+            slots = live.byte().argsort(dim=1, descending=True, stable=True)[:, :most]  # (B, N'): in their order
+            for cache in self.caches:
+                cache.take(slots)
+            self.ancestors = ancestors.gather(2, slots[:, None].expand(-1, ancestors.shape[1], -1))
+            self.slots = most
+            if self.watcher is not None:
+                self.watcher.prune(slots)

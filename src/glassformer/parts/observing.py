@@ -28,6 +28,9 @@ class Watcher(Protocol):
     def select(self, beams: Tensor, sentences: Tensor | None) -> None:
         """The decoding goes on with these beams of these sentences, as `DecodingState.select` says."""
 
+    def prune(self, slots: Tensor) -> None:
+        """The cache now holds these slots of each sentence alone, (B, N), in this order."""
+
     def expand(self, expansion: Any) -> None:
         """A beam search has considered these candidates."""
 
