@@ -4,7 +4,7 @@ A part that has points calls `self.seen("hidden", x)` wherever a tensor passes o
 gets back. While nobody observes, that is one look at an attribute. `glassformer.looking` attaches observers, which
 record what passes or put something else in its place.
 
-B batch, T length
+B batch, T length, N slots
 """
 
 from __future__ import annotations
