@@ -67,7 +67,8 @@ def _why_text(found: Attribution, choice: Choice) -> str:
         title = f"A row for each word{against}: the fuller, the more its logit loses without the word above."
         most = float(found.values[:, kept].max()) or 1.0
         hint = "[grey58]One word, and instead of which: --word WORD --instead OTHER[/]"
-        return f"{title}\n\n{matrix_text(found.values[:, kept] / most, names(found.rows), columns)}\n\n{hint}"
+        drawn = matrix_text(found.values[:, kept], names(found.rows), columns, choice.width, most)
+        return f"{title}\n\n{drawn}\n\n{hint}"
     unit = "difference of logits" if against else "logit"
     title = f'Why "{found.rows[0]}"{against}: how much the {unit} ({float(found.outputs[0]):.2f}) loses without a word.'
     return f"{title}\n\n{bars_text(found.values[0, kept].tolist(), columns, choice.width)}"
@@ -141,8 +142,8 @@ def _rollout(trace: Trace, choice: Choice) -> Rollout:
 def _rollout_text(trace: Trace, choice: Choice) -> str:
     found = _rollout(trace, choice)
     title = "How much of each word that was read is in each vector after all layers, the most at the fullest."
-    values = found.values / found.values.max()
-    return f"{title}\n\n{matrix_text(values, names(found.rows), names(found.columns))}"
+    drawn = matrix_text(found.values, names(found.rows), names(found.columns), choice.width, float(found.values.max()))
+    return f"{title}\n\n{drawn}"
 
 
 def _rollout_rows(trace: Trace, choice: Choice) -> Iterator[Row]:
