@@ -70,6 +70,12 @@ def test_an_effect_is_what_a_patch_by_hand_gives() -> None:
     assert float(found.effects[0, 1]) == pytest.approx(float((patched - corrupt) / (clean - corrupt)), abs=1e-5)
 
 
+def test_logits_are_patched_where_they_are_measured() -> None:
+    found = gf.patching(Reader("gpt2"), CLEAN, CORRUPT, last, points="logits")
+    assert found.labels == gf.patching(Reader("gpt2"), CLEAN, CORRUPT, last).labels
+    assert found.effects.tolist() == [[0, 0, 0, 1]]
+
+
 def test_effects_over_heads() -> None:
     run = Reader("gpt2")
     found = gf.patching(run, CLEAN, CORRUPT, last, over="heads")
@@ -92,7 +98,14 @@ def test_the_same_text_twice_has_no_effect_to_divide_by() -> None:
     [
         ("gpt2", {"corrupt": [3, 4]}, "the clean text has 4 tokens and the corrupt one 2: choose texts of the same"),
         ("gpt2", {"over": "layers"}, 'patching goes over "positions" or "heads", not \'layers\''),
+        ("gpt2", {"corrupt": [3, 4], "over": "heads"}, "the clean text has 4 tokens and the corrupt one 2: choose te"),
         ("gpt2", {"metric": lambda x: float("nan")}, "the metric is nan: expected a finite number"),
+        ("gpt2", {"metric": lambda x: x[-1]}, r"the metric gave a tensor \(23,\): expected one number for the logits"),
+        (
+            "gpt2",
+            {"metric": lambda x: None},
+            "the metric gave a NoneType: expected one number for the logits of a text",
+        ),
         (
             "gpt2",
             {"points": "decoder.*.after", "over": "heads"},

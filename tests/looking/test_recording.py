@@ -447,7 +447,10 @@ def test_everything_of_a_base_model_with_512_tokens_takes_less_than_2_gigabytes(
 @torch.no_grad()
 def test_a_recording_that_would_be_too_large_is_refused_before_it_begins() -> None:
     model = translator()
-    sentence = r"^this recording needs 0.0 GB \(.*\), but may take 1e-05: name less to keep by keep=, layers= or heads="
+    sentence = (
+        r"^this recording needs 0.0 GB \(.*\), but may take 1e-05: "
+        "take a shorter text, name less to keep by keep=, layers= or heads=, or allow more by gigabytes=$"
+    )
     with pytest.raises(InputError, match=sentence), gf.record(model, gigabytes=1e-5) as trace:
         model(SOURCE, TARGET, KEEP)
     assert trace.names == []

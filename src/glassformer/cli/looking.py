@@ -16,7 +16,7 @@ from glassformer.looking.exporting import MAPS, PICTURES, POINTED, check_ending,
 from glassformer.looking.fonts import missing
 from glassformer.looking.plots import born
 from glassformer.looking.plots.choosing import head_of
-from glassformer.looking.points import layer_of
+from glassformer.looking.points import layer_of, tells_numbers
 from glassformer.looking.sentences import sentence_of
 from glassformer.looking.style import save
 from glassformer.looking.terminal import born_text
@@ -84,7 +84,8 @@ def show_run(folder: Path | None, text: str, asked: Asked, options: dict[str, An
         view_of(asked.what)
     run = load(find_run(folder, "look", or_shipped=True), **options)
     item, names = run.item(text), points(run)
-    known = fitting(names, run.searches)
+    scored = [name for name in names if name != "logits"] if tells_numbers(run) else names
+    known = fitting(scored, run.searches)
     view = asked.view(known)
     if view.name not in known:
         raise InputError(f"{_name(run)} has nothing to show of {view.name}: it has {', '.join(known) or 'nothing'}")

@@ -134,7 +134,7 @@ class Recording(Kept):
         parts = ", ".join(f"{kind} {kinds[kind] / GIGABYTE:.1f}" for kind in largest)
         raise InputError(
             f"this recording needs {total:.1f} GB{when} ({parts}), but may take {self.most:g}: "
-            "name less to keep by keep=, layers= or heads=, or allow more by gigabytes="
+            "take a shorter text, name less to keep by keep=, layers= or heads=, or allow more by gigabytes="
         )
 
     # --- reading
