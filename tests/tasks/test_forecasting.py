@@ -12,6 +12,7 @@ import glassformer as gf
 from glassformer.cli.looking import Asked, show_run
 from glassformer.data.examples import Series, from_line, to_line
 from glassformer.errors import InputError, RecipeError
+from glassformer.looking.comparing import compare
 from glassformer.recipe import make_recipe
 from glassformer.runs import prepare_corpus
 from glassformer.tasks.series.windows import Criterion, Frame, cut, standard, table
@@ -171,6 +172,7 @@ def test_a_forecast_is_no_score_to_explain(run: Any, tmp_path: Path) -> None:
     file = written(tmp_path / "new.csv", ("hour", "heat", "load"), [(at, 1 + at % 3, at) for at in range(20)])
     with pytest.raises(InputError, match=r"has nothing to show of why: it has attention, .*positions, embeddings, ro"):
         show_run(run.path, str(file), Asked("why", *[None] * 9), {})
+    assert compare(run, run, str(file)).scores == []  # nor a probability
 
 
 def test_pictures_show_the_forecast_and_the_attention(run: Any) -> None:
