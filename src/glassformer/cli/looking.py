@@ -13,7 +13,6 @@ from glassformer.cli.showing import out, say
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.looking import load_trace, points
 from glassformer.looking.exporting import MAPS, PICTURES, POINTED, check_ending, export, title_of
-from glassformer.looking.fonts import missing
 from glassformer.looking.plots import born
 from glassformer.looking.plots.choosing import head_of
 from glassformer.looking.points import layer_of, tells_numbers
@@ -166,8 +165,6 @@ def _show(view: View, thing: Any, choice: Choice, asked: Asked) -> None:
         out.print(picture, soft_wrap=True)
         return
     export(asked.file, view, thing, choice, title_of(thing))
-    if asked.ending in PICTURES and (sentence := missing(_texts(thing))):
-        notice(sentence)
     say(f"{asked.file} is written.")
 
 
@@ -179,18 +176,6 @@ def _in_words(trace: Trace, view: View, wanted: bool) -> Trace:
         why = f"{view.name} is of tokens" if not view.merges else "it is not known which tokens are words"
         raise InputError(f"there are no words to show: {why}; leave out --words")
     return trace
-
-
-def _texts(thing: Any) -> list[str]:
-    """All that is written into a picture."""
-    if not isinstance(thing, Trace):
-        named = (getattr(thing, axis, []) for axis in ("labels", "rows", "columns", "tokens"))
-        return [text for texts in named for text in texts]
-    return [
-        thing.input,
-        thing.output,
-        *(text for axis, texts in thing.about.tokens.items() if axis != "vocabulary" for row in texts for text in row),
-    ]
 
 
 def show_born(folder: Path | None, text: str | None, asked: Asked) -> None:

@@ -86,10 +86,16 @@ def _show_in_notebooks() -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the picture at once; letters that no installed font has are boxes in it, without a warning.
+    """Write the picture at once; of letters that no installed font has, which are boxes in it, one sentence warns.
 
     An SVG holds no date, so that the same figure is the same file.
     """
+    from matplotlib.text import Text
+
+    from glassformer.looking.fonts import missing
+
+    if sentence := missing(text.get_text() for text in figure.findobj(Text)):
+        warnings.warn(sentence, stacklevel=2)
     ending = path.suffix[1:] or "png"
     with warnings.catch_warnings(), replacing(path) as new:
         warnings.filterwarnings("ignore", message=".*(Glyph|Matplotlib currently does not support)")
