@@ -73,6 +73,13 @@ def test_maps_of_a_trace_keep_to_the_width(trace: Trace, name: str) -> None:
     assert longest < 200
 
 
+def test_a_role_without_a_place_in_the_text_has_no_score(trace: Trace) -> None:
+    text = plain(view_of("roles").text(trace, Choice(kind="encoder.self"))).splitlines()
+    assert text[0].endswith("A - is a place that this text does not have.")
+    assert [line.split()[7] for line in text[3:]] == ["-"] * 30  # no token is there twice
+    assert "A - is" not in plain(view_of("roles").text(trace, Choice(kind="decoder.cross")))
+
+
 def test_gates_of_a_long_text_run_down() -> None:
     model = FAMILIES["lstm-classes"].model()
     with gf.record(model, "gates.*") as trace, torch.no_grad():

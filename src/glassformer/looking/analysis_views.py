@@ -121,8 +121,13 @@ def _roles(trace: Trace, choice: Choice) -> Roles:
 def _roles_text(trace: Trace, choice: Choice) -> str:
     found = _roles(trace, choice)
     rows = [f"layer {layer_of(point) or 0} head {head}" for point in found.points for head in found.heads]
-    cells = [[(f"{value:.2f}", value) for value in values] for values in found.values.flatten(1).T.tolist()]
+    there = [bool(values.any()) for values in found.values]
+    cells = [
+        [(f"{value:.2f}" if has_places else "-", value) for value, has_places in zip(values, there, strict=True)]
+        for values in found.values.flatten(1).T.tolist()
+    ]
     title = f"Where each head of {kind_of(trace, choice.kind)} looks: the mean weight that goes there."
+    title += "" if all(there) else " A - is a place that this text does not have."
     return f"{title}\n\n{cells_text(cells, rows, found.roles)}"
 
 
