@@ -1,7 +1,7 @@
 """Traces as files: one safetensors file, whose header holds the labels as JSON.
 
-The header has the keys `glassformer` ("trace"), `version`, `trace`, which is the JSON, and `sha256`, the checksum of the
-JSON and all tensors. A tensor of a point that was passed in several calls is called `NAME#CALL`.
+The header has the keys `glassformer` ("trace"), `version`, `trace`, which is the JSON, and `sha256`, the checksum of
+the JSON and all tensors. A tensor of a point that was passed in several calls is called `NAME#CALL`.
 """
 
 from __future__ import annotations
