@@ -141,6 +141,8 @@ def show_trace(path: Path, asked: Asked) -> None:
     found = load_trace(path)
     known = [name for name in fitting(found.names, bool(found.beams)) if VIEWS[name].make is None]
     view = asked.view(known)
+    if view.make is not None:
+        raise InputError(f"{view.name} works with the model, which a trace does not hold: name a run and a text")
     if view.name not in known:
         raise InputError(f"{path} has nothing to show of {view.name}: it has {', '.join(known) or 'nothing'}")
     _show(view, found, asked.choice(), asked)
