@@ -458,6 +458,25 @@ def test_a_recording_that_would_be_too_large_is_refused_before_it_begins() -> No
         model(SOURCE, TARGET, KEEP)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+@torch.no_grad()
+def test_every_family_is_refused_before_it_begins(name: str) -> None:
+    """Images, films and series, too: what a pass needs is known from what is read, within a tenth."""
+    model, inputs = FAMILIES[name].model(), FAMILIES[name].inputs
+    with gf.record(model) as trace:
+        model(*inputs)
+    kept: Any = trace.kept
+    most, first = kept.total / 1e9, gf.points(model)[0].split(".")[0]
+    with gf.record(model, gigabytes=1.2 * most):
+        model(*inputs)
+    with (
+        pytest.raises(InputError, match=r"^this recording needs 0.0 GB \("),
+        gf.record(model, gigabytes=0.8 * most) as few,
+    ):
+        model(*inputs)
+    assert not [point for point in few if not point.startswith(first)]  # no more than the first stack has passed
+
+
 @torch.no_grad()
 def test_a_decoding_is_refused_as_soon_as_it_is_too_large() -> None:
     model = translator()
