@@ -142,6 +142,14 @@ def test_a_translator_carries_the_difference_at_the_word_that_differs() -> None:
     assert found.clean > found.corrupt
 
 
+def test_an_output_that_was_cut_is_patched_in_the_decoder_too() -> None:
+    run: Any = gf.load("en-de")
+    decode = run.recipe.decode.model_copy(update={"max_length": 2})
+    run.recipe = run.recipe.model_copy(update={"decode": decode})
+    found = gf.patching(run, "A man.", "A girl.", lambda x: x[0].log_softmax(-1)[9], points="decoder.*.cross.output")
+    assert found.labels == ["start", "Ein", "▁Mann"]
+
+
 def test_preference_is_a_log_probability_or_a_difference_of_scores() -> None:
     logits = torch.tensor([[0.0, 1.0, 3.0], [2.0, 0.0, 0.0]])
     assert float(preference(2, 0)(logits)) == pytest.approx(float(logits[0].log_softmax(-1)[2]))

@@ -111,6 +111,7 @@ def compare_items(one: Any, two: Any, items: tuple[Any, Any], text: str) -> Comp
     notes: list[str] = []
     alike = [_spelled(each) for each in (one, two)]
     if alike[0] == alike[1] and (forced.written is None) == (two.attention_kind != "decoder.cross"):
+        forced = one.forced(items[0], forced.written)  # to the same end as the other, also where the output was cut
         other = two.forced(items[1], forced.written)
     else:
         other = two.forced(items[1])
@@ -217,7 +218,7 @@ def _scores(one: Any, two: Any, items: tuple[Any, Any], forced: Forced, same: bo
     theirs = two.forced(items[1])
     if same and theirs.written is not None:
         found = [Scored("the first output", found[0].first, log_probability(two, two.forced(items[1], forced.written)))]
-        back = one.forced(items[0], theirs.written)
+        theirs, back = two.forced(items[1], theirs.written), one.forced(items[0], theirs.written)
         return [*found, Scored("the second output", log_probability(one, back), log_probability(two, theirs))]
     return [*found, Scored("the second output", None, log_probability(two, theirs))]
 

@@ -97,8 +97,8 @@ def patching(
     """
     if over not in ("positions", "heads"):
         raise InputError(f'patching goes over "positions" or "heads", not {over!r}')
-    one = run.forced(clean, written)
-    two = run.forced(corrupt, one.written if written is None else written)
+    written = run.forced(clean).written if written is None else written
+    one, two = (run.forced(text, written) for text in (clean, corrupt))  # alike also where the output was cut
     names = _names(run, points, over)
     with record(run.model, keep=[*names, "logits"]) as trace:
         best = _measured(metric, _logits(run, one))
