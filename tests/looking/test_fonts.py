@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from glassformer.looking import fonts
 from glassformer.looking.fonts import FIRST, families, missing
 from glassformer.looking.plots.choosing import END, ISOLATE, LEFT, heading, isolated, wrapped
-from glassformer.looking.style import chart_style, save
+from glassformer.looking.style import chart_style, save_and_tell
 from glassformer.looking.trace import Description, Stored, Trace
 
 
@@ -32,7 +32,7 @@ def test_a_letter_that_no_font_has_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         fonts._beside.cache_clear()
 
 
-def test_a_picture_with_boxes_is_told_when_it_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_picture_with_boxes_that_was_asked_for_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fonts._beside.cache_clear()
     own = [each for each in font_manager.fontManager.ttflist if each.name.startswith("DejaVu")]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
@@ -40,7 +40,7 @@ def test_a_picture_with_boxes_is_told_when_it_is_written(monkeypatch: pytest.Mon
     figure.text(0, 0, "日本")
     try:
         with pytest.warns(UserWarning, match="^no installed font has the letters 日 本, which are drawn") as told:
-            save(figure, tmp_path / "x.png")
+            save_and_tell(figure, tmp_path / "x.png")
         assert len(told) == 1  # and nothing of each glyph
     finally:
         fonts._beside.cache_clear()

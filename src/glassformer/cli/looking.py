@@ -17,7 +17,7 @@ from glassformer.looking.plots import born
 from glassformer.looking.plots.choosing import head_of
 from glassformer.looking.points import layer_of, tells_numbers
 from glassformer.looking.sentences import sentence_of
-from glassformer.looking.style import save
+from glassformer.looking.style import save_and_tell
 from glassformer.looking.terminal import born_text
 from glassformer.looking.trace import Trace
 from glassformer.looking.view import Choice, View
@@ -203,5 +203,5 @@ def show_born(folder: Path | None, text: str | None, asked: Asked) -> None:
         say(texts[number])
         out.print(picture, soft_wrap=True)
         return
-    save(born(some, asked.kind), asked.file)
+    save_and_tell(born(some, asked.kind), asked.file)
     say(f"{asked.file} is written.")
