@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import glassformer as gf
+from glassformer.looking.patching import answer_metric
 from glassformer.looking.plots.grids import entitle, sized, texts_map
 from glassformer.looking.style import chart_style, save
 
@@ -91,6 +92,13 @@ def integrated() -> Figure:
     return gf.analyses.integrated_gradients(run(), SHORT).words().figure()
 
 
+def patched_heads() -> Figure:
+    """How much of a translation each head of cross-attention brings back."""
+    clean, corrupt = "The man is old.", "The girl is old."
+    metric, written = answer_metric(run(), clean)
+    return gf.patching(run(), clean, corrupt, metric, "heads", "decoder.*.cross.heads", written).figure()
+
+
 def neighbours() -> Figure:
     """The tokens nearest to "bank", layer by layer."""
     traces = [run().look(text, keep=STREAM) for text in MORE_BANKS]
@@ -162,8 +170,8 @@ def memory() -> Figure:
     return gf.analyses.memory(gf.load(TAGS).look(TAGGED)).figure()
 
 
-MADE = (entropy, distance, errors, links, additions, gradient, integrated, neighbours, order, pca, static, vocabulary,
-        cka, runs, gates, memory)  # fmt: skip
+MADE = (entropy, distance, errors, links, additions, gradient, integrated, patched_heads, neighbours, order, pca,
+        static, vocabulary, cka, runs, gates, memory)  # fmt: skip
 FIGURES: dict[str, Callable[[], Figure]] = {each.__name__: each for each in MADE}
 
 

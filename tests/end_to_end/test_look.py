@@ -77,6 +77,7 @@ def test_a_trace_is_kept_and_looked_at_later(command: Command, trained: Translat
     header = packed(page)
     assert (header["first"]["layer"], header["first"]["head"]) == (1, 2)
     assert header["candidates"]
+    complains(command("look", "--trace", file, "--what", "lens"), 2, "lens works with the model, which a trace")
     data = file.read_bytes()
     file.write_bytes(data[: len(data) // 2])
     complains(command("look", "--trace", file), 2, "x.trace is damaged")

@@ -84,6 +84,16 @@ def test_runs_of_other_shapes_are_compared_as_far_as_they_can_be(trained: Transl
     assert found.streams == []
 
 
+def test_outputs_that_were_cut_are_compared_as_others_are() -> None:
+    run: Any = gf.load("en-de")
+    decode = run.recipe.decode.model_copy(update={"max_length": 2})
+    run.recipe = run.recipe.model_copy(update={"decode": decode})
+    found = compare(run, run, "A man lives here.")
+    assert found.notes == []
+    assert found.streams[-1].point == "decoder.output"
+    assert [score.first for score in found.scores] == [score.second for score in found.scores]
+
+
 def test_a_table_holds_it_all(trained: Translator) -> None:
     found = compare(trained, changed(trained, "decoder.blocks.1"), TEXT)
     rows = list(found.rows())

@@ -1,5 +1,6 @@
 """Letters of all scripts: a font is found, or a sentence says which letters none has."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 from glassformer.looking import fonts
 from glassformer.looking.fonts import FIRST, families, missing
 from glassformer.looking.plots.choosing import END, ISOLATE, LEFT, heading, isolated, wrapped
-from glassformer.looking.style import chart_style
+from glassformer.looking.style import chart_style, save_and_tell
 from glassformer.looking.trace import Description, Stored, Trace
 
 
@@ -27,6 +28,20 @@ def test_a_letter_that_no_font_has_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         sentence = missing(["日本語 is", "中文"])
         assert sentence.startswith("no installed font has the letters 中 文 日 and 2 more, which are drawn as boxes: ")
         assert families(["日本語"]) == [FIRST]
+    finally:
+        fonts._beside.cache_clear()
+
+
+def test_a_picture_with_boxes_that_was_asked_for_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fonts._beside.cache_clear()
+    own = [each for each in font_manager.fontManager.ttflist if each.name.startswith("DejaVu")]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+    figure = Figure(figsize=(1, 1))
+    figure.text(0, 0, "日本")
+    try:
+        with pytest.warns(UserWarning, match="^no installed font has the letters 日 本, which are drawn") as told:
+            save_and_tell(figure, tmp_path / "x.png")
+        assert len(told) == 1  # and nothing of each glyph
     finally:
         fonts._beside.cache_clear()
 

@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from ipywidgets import Widget
 
+import glassformer as gf
 from glassformer.errors import InputError
 from glassformer.looking import interactive
 from glassformer.looking.packing import pack
 from glassformer.looking.trace import Stored, Trace
 
+from .families import FAMILIES, SOURCE
 from .test_plots import cross
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -57,6 +60,16 @@ def test_without_scripts_a_notebook_gets_a_picture_and_a_sentence(monkeypatch: p
     assert WIDGET not in data
     assert is_png(data["image/png"])
     assert "its scripts were not built" in data["text/plain"]
+
+
+def test_without_attention_a_notebook_gets_the_gates_and_a_sentence() -> None:
+    model = FAMILIES["lstm-classes"].model()
+    with gf.record(model) as trace, torch.no_grad():
+        model(SOURCE)
+    data, _ = trace._repr_mimebundle_()
+    assert sorted(data) == ["image/png", "text/plain"]
+    assert is_png(data["image/png"])
+    assert data["text/plain"].endswith("There is no interactive view: no attention was recorded")
 
 
 def test_outside_a_notebook_there_is_a_sentence() -> None:

@@ -70,6 +70,12 @@ def test_an_effect_is_what_a_patch_by_hand_gives() -> None:
     assert float(found.effects[0, 1]) == pytest.approx(float((patched - corrupt) / (clean - corrupt)), abs=1e-5)
 
 
+def test_logits_are_patched_where_they_are_measured() -> None:
+    found = gf.patching(Reader("gpt2"), CLEAN, CORRUPT, last, points="logits")
+    assert found.labels == gf.patching(Reader("gpt2"), CLEAN, CORRUPT, last).labels
+    assert found.effects.tolist() == [[0, 0, 0, 1]]
+
+
 def test_effects_over_heads() -> None:
     run = Reader("gpt2")
     found = gf.patching(run, CLEAN, CORRUPT, last, over="heads")
@@ -92,7 +98,14 @@ def test_the_same_text_twice_has_no_effect_to_divide_by() -> None:
     [
         ("gpt2", {"corrupt": [3, 4]}, "the clean text has 4 tokens and the corrupt one 2: choose texts of the same"),
         ("gpt2", {"over": "layers"}, 'patching goes over "positions" or "heads", not \'layers\''),
+        ("gpt2", {"corrupt": [3, 4], "over": "heads"}, "the clean text has 4 tokens and the corrupt one 2: choose te"),
         ("gpt2", {"metric": lambda x: float("nan")}, "the metric is nan: expected a finite number"),
+        ("gpt2", {"metric": lambda x: x[-1]}, r"the metric gave a tensor \(23,\): expected one number for the logits"),
+        (
+            "gpt2",
+            {"metric": lambda x: None},
+            "the metric gave a NoneType: expected one number for the logits of a text",
+        ),
         (
             "gpt2",
             {"points": "decoder.*.after", "over": "heads"},
@@ -127,6 +140,14 @@ def test_a_translator_carries_the_difference_at_the_word_that_differs() -> None:
     assert len(found.points) == run.recipe.model.layers
     assert (found.effects.argmax(dim=1) == 1).all()
     assert found.clean > found.corrupt
+
+
+def test_an_output_that_was_cut_is_patched_in_the_decoder_too() -> None:
+    run: Any = gf.load("en-de")
+    decode = run.recipe.decode.model_copy(update={"max_length": 2})
+    run.recipe = run.recipe.model_copy(update={"decode": decode})
+    found = gf.patching(run, "A man.", "A girl.", lambda x: x[0].log_softmax(-1)[9], points="decoder.*.cross.output")
+    assert found.labels == ["start", "Ein", "▁Mann"]
 
 
 def test_preference_is_a_log_probability_or_a_difference_of_scores() -> None:

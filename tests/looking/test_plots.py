@@ -68,6 +68,12 @@ def test_attention_without_a_head_is_the_sharpest_and_of_a_layer_the_sharpest_th
         assert images(figure)[0].tolist() == aligned
 
 
+def test_the_same_picture_is_the_same_file(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        save(cross().plot.attention(1, 0), tmp_path / f"{name}.svg")
+    assert (tmp_path / "first.svg").read_bytes() == (tmp_path / "second.svg").read_bytes()
+
+
 def test_heads_are_all_there_a_row_for_each_layer() -> None:
     trace = cross(layers=3, heads=2)
     figure = trace.plot.heads()
@@ -206,7 +212,7 @@ def test_vectors_of_a_model_are_drawn_and_words_in_place_of_pieces() -> None:
     positions = images(trace.plot.positions())[0]
     assert np.allclose(positions, trace["encoder.positions"][0].numpy())
     left, right = trace.words().plot.embeddings().axes
-    assert [text.get_text() for text in left.texts] == ["Where", "is", "the", "old", "station", "?"]
+    assert [text.get_text() for text in left.texts] == ["Where", "is", "the", "old", "station", '"?"']
     assert right.get_title(loc="left") == "As they leave (encoder.output)"
 
 

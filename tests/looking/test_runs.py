@@ -88,6 +88,12 @@ def test_beams_and_what_is_kept_can_be_chosen(run: Any) -> None:
         run.look(TEXT, layers=99)
 
 
+def test_a_look_takes_as_much_memory_as_it_may(run: Any) -> None:
+    with pytest.raises(InputError, match=r"may take 1e-06: take a shorter text"):
+        run.look(TEXT, keep="weights", beam=1, gigabytes=1e-6)
+    assert len(run.look(TEXT, keep="weights", beam=1, gigabytes=1e-3)) > 2
+
+
 @pytest.mark.parametrize("text", ["", "  "])
 def test_nothing_to_look_at(run: Any, text: str) -> None:
     with pytest.raises(InputError, match=rf"^there is nothing to look at in '{text}'$"):

@@ -145,6 +145,39 @@ def test_what_is_no_trace_is_refused_in_a_sentence(path: Path, damage: Any, sent
     assert "\n" not in str(error.value)
 
 
+def flipped(path: Path, at: int) -> None:
+    """One bit is another, so many bytes before the end."""
+    content = bytearray(path.read_bytes())
+    content[-at] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_flipped_bit_is_found_in_numbers_and_in_words(path: Path) -> None:
+    size = len(path.read_bytes())
+    header = size - path.read_bytes().index("▁“".encode())
+    for at in (1, 1000, header):
+        flipped(path, at)
+        with pytest.raises(InputError, match=r"my.trace is damaged: "):
+            gf.load_trace(path)
+        flipped(path, at)
+    assert gf.load_trace(path).names
+
+
+def test_a_trace_without_a_checksum_is_read(path: Path) -> None:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        metadata = dict(file.metadata())
+    assert len(metadata.pop("sha256").strip("0")) > 40
+    save_file(load_file(path), path, metadata)
+    assert gf.load_trace(path).about == ABOUT
+
+
+def test_the_same_trace_is_the_same_file(path: Path) -> None:
+    again = gf.load_trace(path).save(path.parent / "again.trace")
+    assert again.read_bytes() == path.read_bytes()
+
+
 def test_a_missing_tensor_is_named(path: Path) -> None:
     tensors = load_file(path)
     from safetensors import safe_open

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from rich.cells import cell_len
 from rich.text import Text
 
 import glassformer as gf
@@ -19,11 +20,12 @@ from glassformer.cli.commands.look import WHAT
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.looking import exporting
 from glassformer.looking.exporting import check_ending, export, page, table
-from glassformer.looking.terminal import bars_text
+from glassformer.looking.terminal import bars_text, matrix_text
 from glassformer.looking.trace import Trace
 from glassformer.looking.view import Choice
 from glassformer.looking.views import VIEWS, fitting, view_of
 
+from .families import FAMILIES
 from .test_plots import READ, WRITTEN, cross
 
 
@@ -44,7 +46,47 @@ def test_a_wide_map_becomes_lines_of_text() -> None:
     view = view_of("attention")
     assert plain(view.text(cross(), Choice())).splitlines()[2].split() == READ
     narrow = plain(view.text(cross(), Choice(width=10))).splitlines()
+    assert narrow[0].endswith("each token, and what it looks at most.")
     assert narrow[3].split() == ["alte", "←", "old", "1.00"]
+
+
+def test_a_map_in_a_terminal_is_no_wider_than_its_lines() -> None:
+    """Chinese letters take two places each; numbers of any size are shaded by the largest, and told as they are."""
+    names = ["車站", "在哪裡", "。"]
+    values = torch.tensor([[40.0, 1.0, -3.0], [0.0, 20.0, 30.0]])
+    wide = plain(matrix_text(values, ["Wo", "?"], names, 20, full=40.0)).splitlines()
+    assert [line.replace(" ", "") for line in wide[1:]] == ["Wo████", "?▒▒▒▒▒▒▓▓▓"]
+    assert max(map(cell_len, wide)) <= 20
+    narrow = plain(matrix_text(values, ["Wo", "?"], names, 18, full=40.0)).splitlines()
+    assert narrow[0].split() == ["Wo", "←", "車站", "40.00"]
+    assert narrow[1].split() == ["?", "←", "。", "30.00", "在哪裡", "20.00"]
+    assert narrow[3] == "The map is too large for this terminal: each row names its 3 largest."
+
+
+@pytest.mark.parametrize("name", ["rollout", "positions", "embeddings"])
+def test_maps_of_a_trace_keep_to_the_width(trace: Trace, name: str) -> None:
+    view, longest = view_of(name), 0
+    for width in (200, 30):
+        lines = plain(view.text(trace, Choice(width=width))).splitlines()[2:]
+        assert any("←" in line for line in lines) == (width == 30)
+        longest = max(longest, *(len(line) for line in lines if "too large" not in line))
+    assert longest < 200
+
+
+def test_a_role_without_a_place_in_the_text_has_no_score(trace: Trace) -> None:
+    text = plain(view_of("roles").text(trace, Choice(kind="encoder.self"))).splitlines()
+    assert text[0].endswith("A - is a place that this text does not have.")
+    assert [line.split()[7] for line in text[3:]] == ["-"] * 30  # no token is there twice
+    assert "A - is" not in plain(view_of("roles").text(trace, Choice(kind="decoder.cross")))
+
+
+def test_gates_of_a_long_text_run_down() -> None:
+    model = FAMILIES["lstm-classes"].model()
+    with gf.record(model, "gates.*") as trace, torch.no_grad():
+        model(torch.full((1, 12), 3))
+    across, down = (plain(view_of("gates").text(trace, Choice(width=width))).splitlines()[2:] for width in (80, 30))
+    assert [line.split()[0] for line in across[1:]] == down[0].split() == ["forget", "input", "output"]
+    assert len(down) == 13
 
 
 def test_small_maps_stand_side_by_side_as_far_as_they_fit() -> None:

@@ -1,5 +1,6 @@
 """A run that classifies, from a file of labelled texts to answers."""
 
+import math
 import random
 import re
 import subprocess
@@ -11,6 +12,7 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import DataError, InputError
+from glassformer.looking.comparing import compare
 from glassformer.tasks.classification import Classifier
 from labels import WORDS, examples, table, text_recipe
 
@@ -143,6 +145,13 @@ def test_what_is_shown_of_it(trained: Classifier, tmp_path: Path) -> None:
     judged = trained.judge([*examples, (("x",), "toy")])
     assert judged.value(range(len(examples))) == pytest.approx(100 * found.scores.accuracy)
     assert judged.values[-1] == 0
+
+
+def test_two_runs_are_compared_by_how_sure_they_are_of_their_labels(trained: Classifier) -> None:
+    (score,) = compare(trained, trained, "the old hammer").scores
+    assert score.what == "its label"
+    assert score.first == score.second
+    assert score.first == pytest.approx(math.log(trained.classify(["the old hammer"])[0].probability), abs=1e-4)
 
 
 def test_where_it_looks(trained: Classifier) -> None:

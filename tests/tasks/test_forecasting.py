@@ -9,8 +9,10 @@ import pytest
 import torch
 
 import glassformer as gf
+from glassformer.cli.looking import Asked, show_run
 from glassformer.data.examples import Series, from_line, to_line
 from glassformer.errors import InputError, RecipeError
+from glassformer.looking.comparing import compare
 from glassformer.recipe import make_recipe
 from glassformer.runs import prepare_corpus
 from glassformer.tasks.series.windows import Criterion, Frame, cut, standard, table
@@ -159,6 +161,18 @@ def test_a_look_names_steps_by_their_values(run: Any) -> None:
     assert tokens[0].startswith("t-15 ")
     assert trace["encoder.0.self"].shape == (1, 2, 16, 16)
     assert trace.axes("logits")["label"][:2] == ["heat +1 0.1", "heat +1 0.5"]
+
+
+def test_a_forecast_is_no_score_to_explain(run: Any, tmp_path: Path) -> None:
+    """Neither a lens nor the words for it, which are of scores: a sentence, also from the command."""
+    trace = run.look(run.examples("test")[0])
+    for figure in (trace.plot.attribution, trace.plot.logit_lens):
+        with pytest.raises(InputError, match=r"this model answers with numbers$"):
+            figure()
+    file = written(tmp_path / "new.csv", ("hour", "heat", "load"), [(at, 1 + at % 3, at) for at in range(20)])
+    with pytest.raises(InputError, match=r"has nothing to show of why: it has attention, .*positions, embeddings, ro"):
+        show_run(run.path, str(file), Asked("why", *[None] * 9), {})
+    assert compare(run, run, str(file)).scores == []  # nor a probability
 
 
 def test_pictures_show_the_forecast_and_the_attention(run: Any) -> None:

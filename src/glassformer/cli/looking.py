@@ -13,12 +13,11 @@ from glassformer.cli.showing import out, say
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.looking import load_trace, points
 from glassformer.looking.exporting import MAPS, PICTURES, POINTED, check_ending, export, title_of
-from glassformer.looking.fonts import missing
 from glassformer.looking.plots import born
 from glassformer.looking.plots.choosing import head_of
-from glassformer.looking.points import layer_of
+from glassformer.looking.points import layer_of, tells_numbers
 from glassformer.looking.sentences import sentence_of
-from glassformer.looking.style import save
+from glassformer.looking.style import save_and_tell
 from glassformer.looking.terminal import born_text
 from glassformer.looking.trace import Trace
 from glassformer.looking.view import Choice, View
@@ -84,7 +83,8 @@ def show_run(folder: Path | None, text: str, asked: Asked, options: dict[str, An
         view_of(asked.what)
     run = load(find_run(folder, "look", or_shipped=True), **options)
     item, names = run.item(text), points(run)
-    known = fitting(names, run.searches)
+    scored = [name for name in names if name != "logits"] if tells_numbers(run) else names
+    known = fitting(scored, run.searches)
     view = asked.view(known)
     if view.name not in known:
         raise InputError(f"{_name(run)} has nothing to show of {view.name}: it has {', '.join(known) or 'nothing'}")
@@ -141,6 +141,8 @@ def show_trace(path: Path, asked: Asked) -> None:
     found = load_trace(path)
     known = [name for name in fitting(found.names, bool(found.beams)) if VIEWS[name].make is None]
     view = asked.view(known)
+    if view.make is not None:
+        raise InputError(f"{view.name} works with the model, which a trace does not hold: name a run and a text")
     if view.name not in known:
         raise InputError(f"{path} has nothing to show of {view.name}: it has {', '.join(known) or 'nothing'}")
     _show(view, found, asked.choice(), asked)
@@ -165,8 +167,6 @@ def _show(view: View, thing: Any, choice: Choice, asked: Asked) -> None:
         out.print(picture, soft_wrap=True)
         return
     export(asked.file, view, thing, choice, title_of(thing))
-    if asked.ending in PICTURES and (sentence := missing(_texts(thing))):
-        notice(sentence)
     say(f"{asked.file} is written.")
 
 
@@ -178,18 +178,6 @@ def _in_words(trace: Trace, view: View, wanted: bool) -> Trace:
         why = f"{view.name} is of tokens" if not view.merges else "it is not known which tokens are words"
         raise InputError(f"there are no words to show: {why}; leave out --words")
     return trace
-
-
-def _texts(thing: Any) -> list[str]:
-    """All that is written into a picture."""
-    if not isinstance(thing, Trace):
-        named = (getattr(thing, axis, []) for axis in ("labels", "rows", "columns", "tokens"))
-        return [text for texts in named for text in texts]
-    return [
-        thing.input,
-        thing.output,
-        *(text for axis, texts in thing.about.tokens.items() if axis != "vocabulary" for row in texts for text in row),
-    ]
 
 
 def show_born(folder: Path | None, text: str | None, asked: Asked) -> None:
@@ -215,5 +203,5 @@ def show_born(folder: Path | None, text: str | None, asked: Asked) -> None:
         say(texts[number])
         out.print(picture, soft_wrap=True)
         return
-    save(born(some, asked.kind), asked.file)
+    save_and_tell(born(some, asked.kind), asked.file)
     say(f"{asked.file} is written.")

@@ -67,7 +67,8 @@ def _why_text(found: Attribution, choice: Choice) -> str:
         title = f"A row for each word{against}: the fuller, the more its logit loses without the word above."
         most = float(found.values[:, kept].max()) or 1.0
         hint = "[grey58]One word, and instead of which: --word WORD --instead OTHER[/]"
-        return f"{title}\n\n{matrix_text(found.values[:, kept] / most, names(found.rows), columns)}\n\n{hint}"
+        drawn = matrix_text(found.values[:, kept], names(found.rows), columns, choice.width, most)
+        return f"{title}\n\n{drawn}\n\n{hint}"
     unit = "difference of logits" if against else "logit"
     title = f'Why "{found.rows[0]}"{against}: how much the {unit} ({float(found.outputs[0]):.2f}) loses without a word.'
     return f"{title}\n\n{bars_text(found.values[0, kept].tolist(), columns, choice.width)}"
@@ -120,8 +121,13 @@ def _roles(trace: Trace, choice: Choice) -> Roles:
 def _roles_text(trace: Trace, choice: Choice) -> str:
     found = _roles(trace, choice)
     rows = [f"layer {layer_of(point) or 0} head {head}" for point in found.points for head in found.heads]
-    cells = [[(f"{value:.2f}", value) for value in values] for values in found.values.flatten(1).T.tolist()]
+    there = [bool(values.any()) for values in found.values]
+    cells = [
+        [(f"{value:.2f}" if has_places else "-", value) for value, has_places in zip(values, there, strict=True)]
+        for values in found.values.flatten(1).T.tolist()
+    ]
     title = f"Where each head of {kind_of(trace, choice.kind)} looks: the mean weight that goes there."
+    title += "" if all(there) else " A - is a place that this text does not have."
     return f"{title}\n\n{cells_text(cells, rows, found.roles)}"
 
 
@@ -141,8 +147,8 @@ def _rollout(trace: Trace, choice: Choice) -> Rollout:
 def _rollout_text(trace: Trace, choice: Choice) -> str:
     found = _rollout(trace, choice)
     title = "How much of each word that was read is in each vector after all layers, the most at the fullest."
-    values = found.values / found.values.max()
-    return f"{title}\n\n{matrix_text(values, names(found.rows), names(found.columns))}"
+    drawn = matrix_text(found.values, names(found.rows), names(found.columns), choice.width, float(found.values.max()))
+    return f"{title}\n\n{drawn}"
 
 
 def _rollout_rows(trace: Trace, choice: Choice) -> Iterator[Row]:

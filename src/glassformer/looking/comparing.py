@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from glassformer.looking.patching import Forced
-from glassformer.looking.points import layer_of, points
+from glassformer.looking.points import layer_of, points, tells_numbers
 from glassformer.looking.recording import record
 from glassformer.looking.trace import Description, Trace
 
@@ -111,6 +111,7 @@ def compare_items(one: Any, two: Any, items: tuple[Any, Any], text: str) -> Comp
     notes: list[str] = []
     alike = [_spelled(each) for each in (one, two)]
     if alike[0] == alike[1] and (forced.written is None) == (two.attention_kind != "decoder.cross"):
+        forced = one.forced(items[0], forced.written)  # to the same end as the other, also where the output was cut
         other = two.forced(items[1], forced.written)
     else:
         other = two.forced(items[1])
@@ -205,14 +206,19 @@ def _weights(trace: Trace, kind: str) -> dict[tuple[int, int], Tensor]:
 
 
 def _scores(one: Any, two: Any, items: tuple[Any, Any], forced: Forced, same: bool) -> list[Scored]:
-    """How likely each output is for both; of runs that only read, how likely the text is."""
+    """How likely each output is for both; of runs that only read, how likely the text is, or the label that each gives.
+
+    What neither of them has a probability of, such as a forecast, is left out.
+    """
     if forced.written is None:
-        return [Scored("the text", log_probability(one, forced), log_probability(two, two.forced(items[1])))]
+        what = "the text" if one.attention_kind == "decoder.self" else "its label"
+        score = Scored(what, log_probability(one, forced), log_probability(two, two.forced(items[1])))
+        return [] if score.first is score.second is None else [score]
     found = [Scored("the first output", log_probability(one, forced), None)]
     theirs = two.forced(items[1])
     if same and theirs.written is not None:
         found = [Scored("the first output", found[0].first, log_probability(two, two.forced(items[1], forced.written)))]
-        back = one.forced(items[0], theirs.written)
+        theirs, back = two.forced(items[1], theirs.written), one.forced(items[0], theirs.written)
         return [*found, Scored("the second output", log_probability(one, back), log_probability(two, theirs))]
     return [*found, Scored("the second output", None, log_probability(two, theirs))]
 
@@ -220,6 +226,8 @@ def _scores(one: Any, two: Any, items: tuple[Any, Any], forced: Forced, same: bo
 @torch.inference_mode()
 def log_probability(run: Any, forced: Forced) -> float | None:
     """Of what is written, of the likeliest label, or of a text's tokens after the first; None: the task has none."""
+    if tells_numbers(run):
+        return None
     logits = run.model(*forced.inputs)[0].float().cpu().log_softmax(-1)
     if forced.written is not None:
         right = torch.tensor([*forced.written, run.special.end])[: len(logits)]

@@ -14,7 +14,7 @@ from glassformer.looking import page as pages
 from glassformer.looking.interactive import part
 from glassformer.looking.packing import First
 from glassformer.looking.plots.choosing import kind_of
-from glassformer.looking.style import save
+from glassformer.looking.style import save_and_tell
 from glassformer.looking.trace import Trace
 from glassformer.looking.view import Choice, View
 from glassformer.looking.views import VIEWS
@@ -38,7 +38,7 @@ def export(path: Path, view: View, thing: Any, choice: Choice, title: str = "") 
     """Write what a view shows of a trace, or of what the view has made."""
     ending = path.suffix.lower()
     if ending in PICTURES:
-        save(view.draw(thing, choice), path)
+        save_and_tell(view.draw(thing, choice), path)
     elif ending == ".csv":
         write_text(path, table(view, thing, choice))
     elif ending == ".html":

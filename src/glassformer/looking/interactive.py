@@ -10,13 +10,16 @@ import base64
 import io
 import warnings
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.errors import InputError
 from glassformer.looking.packing import First, pack
 from glassformer.looking.plots.choosing import MOST
 from glassformer.looking.trace import Trace
 from glassformer.scripts import NO_SCRIPTS, script
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NO_WIDGETS = 'anywidget is not installed: pip install "glassformer[notebook]"'
 
@@ -34,10 +37,8 @@ def bundle(trace: Trace, first: First | None = None, sentence: int = 0) -> tuple
     """What a notebook shows of a trace, by MIME type: a widget, and a picture for where widgets do not live."""
     data: dict[str, Any] = {"text/plain": repr(trace)}
     metadata: dict[str, Any] = {}
-    if not trace.kinds:
-        return data, metadata
     first = first or First()
-    why = _missing()
+    why = _missing() if trace.kinds else "no attention was recorded"
     if why is None:
         try:
             shown = _widget()(packed=pack(trace, first, sentence))._repr_mimebundle_()
@@ -106,17 +107,24 @@ def _widget() -> type[Any]:
 
 
 def _picture(trace: Trace, first: First, sentence: int) -> bytes | None:
-    """The chosen head as a PNG, with names where there is room for them; all heads otherwise."""
-    shown, at = (trace.words(sentence), 0) if first.words and trace.about.words else (trace, sentence)
+    """What `_drawn` draws as a PNG; None: it cannot be drawn."""
     try:
-        rows, columns = shown.attention(first.kind or shown.shows).shape[-2:]
-        small = max(rows, columns) <= MOST
-        draw = shown.plot.attention if first.matrix else shown.plot.lines
-        figure = draw(first.layer, first.head, first.kind, at) if small else shown.plot.heads(first.kind, at)
-    except InputError:  # too long to be drawn
+        figure = _drawn(trace, first, sentence)
+    except InputError:  # too long, or neither attention nor gates
         return None
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(Glyph|Matplotlib currently does not support)")
         figure.savefig(file, format="png", dpi=110)
     return file.getvalue()
+
+
+def _drawn(trace: Trace, first: First, sentence: int) -> Figure:
+    """The chosen head, with names where there is room for them, all heads otherwise; without attention, the gates."""
+    if not trace.kinds:
+        return trace.plot.gates(sentence=sentence)
+    shown, at = (trace.words(sentence), 0) if first.words and trace.about.words else (trace, sentence)
+    rows, columns = shown.attention(first.kind or shown.shows).shape[-2:]
+    draw = shown.plot.attention if first.matrix else shown.plot.lines
+    small = max(rows, columns) <= MOST
+    return draw(first.layer, first.head, first.kind, at) if small else shown.plot.heads(first.kind, at)

@@ -97,8 +97,8 @@ def patching(
     """
     if over not in ("positions", "heads"):
         raise InputError(f'patching goes over "positions" or "heads", not {over!r}')
-    one = run.forced(clean, written)
-    two = run.forced(corrupt, one.written if written is None else written)
+    written = run.forced(clean).written if written is None else written
+    one, two = (run.forced(text, written) for text in (clean, corrupt))  # alike also where the output was cut
     names = _names(run, points, over)
     with record(run.model, keep=[*names, "logits"]) as trace:
         best = _measured(metric, _logits(run, one))
@@ -175,21 +175,28 @@ def _is_block(name: str, stack: str) -> bool:
 
 def _labels(run: Looked, trace: Trace, names: list[str], one: Forced, two: Forced, over: Over) -> list[str]:
     """What the columns of the effects are."""
+    stacks = {_text_of(name, one) for name in names}
+    for stack in stacks:
+        texts, others = one.tokens[stack][0], two.tokens[stack][0]
+        if len(texts) != len(others):
+            raise InputError(
+                f"the clean text has {len(texts)} tokens and the corrupt one {len(others)}: choose texts of the same "
+                "length"
+            )
     if over == "heads":
         counts = {trace[name].shape[1] for name in names}
         if len(counts) > 1:
             raise InputError("the points have different numbers of heads: patch them in turn")
         return [str(head) for head in range(counts.pop())]
-    stacks = {stack_of(name) for name in names}
     if len(stacks) > 1:
         raise InputError("the points are in several stacks, whose positions are of different texts: patch them in turn")
-    (stack,) = stacks
-    texts, others = one.tokens[stack][0], two.tokens[stack][0]
-    if len(texts) != len(others):
-        raise InputError(
-            f"the clean text has {len(texts)} tokens and the corrupt one {len(others)}: choose texts of the same length"
-        )
     return [a if a == b else f"{a}/{b}" for a, b in zip(texts, others, strict=True)]
+
+
+def _text_of(name: str, forced: Forced) -> str:
+    """The stack whose tokens the positions of a point are; logits are of what the last stack reads."""
+    stack = stack_of(name)
+    return stack if stack in forced.tokens else [each for each in ("encoder", "decoder") if each in forced.tokens][-1]
 
 
 @torch.inference_mode()
@@ -199,7 +206,12 @@ def _logits(run: Looked, forced: Forced) -> Tensor:
 
 
 def _measured(metric: Metric, logits: Tensor) -> float:
-    found = float(metric(logits))
+    given = metric(logits)
+    try:
+        found = float(given)
+    except (TypeError, ValueError, RuntimeError):
+        what = f"a tensor {tuple(given.shape)}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
+        raise InputError(f"the metric gave {what}: expected one number for the logits of a text") from None
     if not math.isfinite(found):
         raise InputError(f"the metric is {found}: expected a finite number")
     return found

@@ -31,6 +31,7 @@ from glassformer.parts.norms import ResidualBranch
 from glassformer.parts.observing import Axes, Observable
 from glassformer.parts.recurrent import Recurrent
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
+from glassformer.parts.values import NumberHead
 
 Names = str | Sequence[str]
 Numbers = int | Iterable[int]
@@ -92,6 +93,11 @@ def model_of(model: Any) -> nn.Module:
     if not isinstance(found, nn.Module):
         raise InputError(f"a model or a run is expected to look into, not a {type(model).__name__}")
     return found
+
+
+def tells_numbers(model: Any) -> bool:
+    """Whether a model, or a run's, answers with numbers, such as a forecast, and not with scores of words or labels."""
+    return isinstance(getattr(model_of(model), "head", None), NumberHead)
 
 
 def points_of(model: nn.Module) -> dict[str, Point]:

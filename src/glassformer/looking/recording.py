@@ -71,6 +71,7 @@ class Recording(Kept):
         self.axes: dict[str, Axes] = {name: dict(session.points[name].axes) for name in names}
         self.bytes: dict[str, int] = dict.fromkeys(names, 0)
         self.total = 0
+        self.read: dict[str, int] = {}  # by stack, how many tokens it has read last
 
     def keep(self, point: Point, view: Tensor, now: Pass, at: int | None) -> None:
         """Keep what passes a point."""
@@ -84,16 +85,18 @@ class Recording(Kept):
         entries[-1].pieces.append(copy)
         self.bytes[point.name] += copy.nbytes
         self.total += copy.nbytes
-        if now.step is not None and self.total > self.most * GIGABYTE:
+        if self.total > self.most * GIGABYTE:
             self._check(self.bytes, " so far")
 
     def begin(self, now: Pass, tokens: Tensor) -> None:
         """Refuse a pass that would take more memory than there may be; let go of beams that came to nothing."""
         if now.step is not None and now.decoding is not None and now.step.number % FORGET == FORGET - 1:
             self.forget(now.decoding)
-        if now.step is not None or tokens.dim() != 2:
+        if now.step is not None:
             return
-        lengths = {"sentence": tokens.shape[0], "token": tokens.shape[1], "key": self._longest(now, tokens)}
+        self.read[now.stack] = length = self.session.embedding(now.stack).length(tokens)
+        longest = max(self.read.values())  # the tokens of this pass, or of the source
+        lengths = {"sentence": len(tokens), "token": length, "patch": length, "key": longest}
         needed = dict(self.bytes)
         for name in self.entries:
             if stack_of(name) == now.stack or (name == "logits" and now.stack == self._last_stack()):
@@ -113,12 +116,6 @@ class Recording(Kept):
                     self.bytes[name] -= freed
                     self.total -= freed
 
-    def _longest(self, now: Pass, tokens: Tensor) -> int:
-        """How many keys attention has at most: the tokens of this pass, or of the source."""
-        others = [name for name in self.entries if name.endswith("tokens") and stack_of(name) != now.stack]
-        read = [entry.pieces[0].shape[1] for name in others for entry in self.entries[name]]
-        return max((tokens.shape[1], *read))
-
     def _last_stack(self) -> str:
         return "decoder" if any(stack_of(name) == "decoder" for name in self.session.points) else "encoder"
 
@@ -134,7 +131,7 @@ class Recording(Kept):
         parts = ", ".join(f"{kind} {kinds[kind] / GIGABYTE:.1f}" for kind in largest)
         raise InputError(
             f"this recording needs {total:.1f} GB{when} ({parts}), but may take {self.most:g}: "
-            "name less to keep by keep=, layers= or heads=, or allow more by gigabytes="
+            "take a shorter text, name less to keep by keep=, layers= or heads=, or allow more by gigabytes="
         )
 
     # --- reading

@@ -258,6 +258,11 @@ class Session:
             of_part = {each: names[part, each] for each in local}
             part.observe = Port(self, stack, of_part) if active and (local or hasattr(part, "embedding")) else None
 
+    def embedding(self, stack: str) -> Any:
+        """The embedding of a stack."""
+        parts = (point.part for name, point in self.points.items() if stack_of(name) == stack)
+        return next(part.embedding for part in parts if hasattr(part, "embedding"))
+
     def begin(self, new: Pass, tokens: Tensor) -> None:
         """A pass begins."""
         self.now = new

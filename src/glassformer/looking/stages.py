@@ -19,12 +19,11 @@ from torch import Tensor, nn
 
 from glassformer.errors import InputError
 from glassformer.looking.analyses.residual import branches
-from glassformer.looking.points import model_of
+from glassformer.looking.points import model_of, tells_numbers
 from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.patches import FilmEmbedding, PatchEmbedding
 from glassformer.parts.positions import NoPositions
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
-from glassformer.parts.values import NumberHead
 
 TITLES = {"self": "self-attention", "cross": "cross-attention", "ff": "feed-forward"}
 
@@ -66,8 +65,7 @@ def stages(model: Any) -> list[Lane]:
         raise InputError("a model with an encoder or a decoder is expected, not a part of one")
     lanes = [_lane(name, getattr(inside, name), alone=len(names) == 1) for name in names]
     if not isinstance(inside.head, nn.Identity):
-        numbers = isinstance(inside.head, NumberHead)
-        head = Part("logits", *(("numbers", "numbers") if numbers else ("scores, then softmax", "head")))
+        head = Part("logits", *(("numbers", "numbers") if tells_numbers(inside) else ("scores, then softmax", "head")))
         writes = hasattr(getattr(getattr(inside, "decoder", None), "embedding", None), "vocabulary")
         title = "next token" if writes else "answer"
         lanes[-1].stages.append(Stage("logits", title, "logits", [head]))

@@ -1,11 +1,12 @@
 """Traces as files: one safetensors file, whose header holds the labels as JSON.
 
-The header has the keys `glassformer` ("trace"), `version` and `trace`, the JSON. A tensor of a point that was passed in
-several calls is called `NAME#CALL`.
+The header has the keys `glassformer` ("trace"), `version`, `trace`, which is the JSON, and `sha256`, the checksum of
+the JSON and all tensors. A tensor of a point that was passed in several calls is called `NAME#CALL`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +21,9 @@ from glassformer.errors import InputError
 from glassformer.looking.trace import Description, Stored, Trace
 from glassformer.writing import replacing
 
-KIND, VERSION = "trace", "1"
+KIND, VERSION, CHECKSUM = "trace", "1", "sha256"
+UNKNOWN = "0" * 64  # stands for the checksum until it is known
+BLOCK = 1 << 20  # bytes that are read at once
 
 
 class Header(BaseModel):
@@ -56,26 +59,43 @@ def save(trace: Trace, path: Path) -> Path:
         heads={name: kept.heads_of(name) for name in names},
         beams=[[tuple(asdict(node).values()) for node in tree.nodes] for tree in kept.trees()],
     )
-    metadata = {"glassformer": KIND, "version": VERSION, KIND: header.model_dump_json()}
+    metadata = {"glassformer": KIND, "version": VERSION, KIND: header.model_dump_json(), CHECKSUM: UNKNOWN}
     try:
         with replacing(path) as new:
             save_file({name: x.contiguous() for name, x in tensors.items()}, new, metadata)
-            _in_order(new)
+            _complete(new)
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} cannot be written: {getattr(error, 'strerror', None) or _reason(error)}") from None
     return path
 
 
-def _in_order(path: Path) -> None:
-    """Put the keys of the header in order, which safetensors writes in any: the same trace is the same file."""
+def _complete(path: Path) -> None:
+    """Put the checksum in the header, and its keys in order, which are written in any: a trace is always the same file.
+
+    Both leave the header as long as it was, so that the tensors stay where they are.
+    """
     with path.open("r+b") as file:
         length = int.from_bytes(file.read(8), "little")
-        table = json.loads(file.read(length))
-        table["__metadata__"] = dict(sorted(table["__metadata__"].items()))
-        text = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode().ljust(length)
-        if len(text) == length:
-            file.seek(8)
-            file.write(text)
+        text = file.read(length)
+        table = json.loads(text)
+        metadata = table["__metadata__"]
+        table["__metadata__"] = dict(sorted(metadata.items()))
+        ordered = json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode().ljust(length)
+        text = ordered if len(ordered) == length else text
+        field = f'"{CHECKSUM}":"{{}}"'
+        file.seek(8)
+        checksum = _checksum(path, metadata[KIND])
+        file.write(text.replace(field.format(UNKNOWN).encode(), field.format(checksum).encode(), 1))
+
+
+def _checksum(path: Path, header: str) -> str:
+    """The SHA-256 of the JSON of a header and of all that stands behind the header."""
+    digest = hashlib.sha256(header.encode())
+    with path.open("rb") as file:
+        file.seek(8 + int.from_bytes(file.read(8), "little"))
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def load_trace(path: str | Path) -> Trace:
@@ -100,7 +120,10 @@ def load_trace(path: str | Path) -> Trace:
         if isinstance(error, SafetensorError) and not _begins_as_one(path):
             raise InputError(f"{path} is no trace: expected a file that trace.save() wrote") from None
         raise InputError(f"{path} is damaged: {_reason(error)}") from None
-    return Trace(_stored(header, tensors, path), _description(header))
+    kept = _stored(header, tensors, path)
+    if metadata.get(CHECKSUM) not in (None, _checksum(path, metadata[KIND])):  # early traces have none
+        raise InputError(f"{path} is damaged: its checksum is another")
+    return Trace(kept, _description(header))
 
 
 def _begins_as_one(path: Path) -> bool:

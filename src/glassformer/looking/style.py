@@ -62,7 +62,6 @@ def chart_style(texts: Iterable[str] = ()) -> Iterator[None]:
         "legend.fontsize": 8.5,
         "lines.linewidth": 1.8,
         "lines.markersize": 4.5,
-        "svg.hashsalt": "glassformer",
     }
     _show_in_notebooks()
     with mpl.rc_context(settings):
@@ -88,9 +87,22 @@ def _show_in_notebooks() -> None:
 def save(figure: Figure, path: Path) -> None:
     """Write the picture at once; letters that no installed font has are boxes in it, without a warning.
 
-    An SVG holds no date, so that the same figure is the same file.
+    An SVG holds no date and no identifier by chance, so that the same figure is the same file.
     """
+    import matplotlib as mpl
+
     ending = path.suffix[1:] or "png"
-    with warnings.catch_warnings(), replacing(path) as new:
+    with warnings.catch_warnings(), replacing(path) as new, mpl.rc_context({"svg.hashsalt": "glassformer"}):
         warnings.filterwarnings("ignore", message=".*(Glyph|Matplotlib currently does not support)")
         figure.savefig(new, dpi=150, format=ending, metadata={"Date": None} if ending == "svg" else None)
+
+
+def save_and_tell(figure: Figure, path: Path) -> None:
+    """Write a picture that was asked for: one sentence warns of letters that are boxes in it."""
+    from matplotlib.text import Text
+
+    from glassformer.looking.fonts import missing
+
+    save(figure, path)
+    if sentence := missing(text.get_text() for text in figure.findobj(Text)):
+        warnings.warn(sentence, stacklevel=2)

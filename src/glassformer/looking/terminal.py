@@ -12,10 +12,10 @@ from torch import Tensor
 
 from glassformer.decoding.tree import Fate, Node
 from glassformer.errors import InputError
-from glassformer.looking.figures import SHADES
+from glassformer.looking.figures import SHADES, attention_text
 from glassformer.looking.plots.attention import growing
 from glassformer.looking.plots.beam import shown, spelled, tree_of
-from glassformer.looking.plots.choosing import check_size, head_of, kind_of
+from glassformer.looking.plots.choosing import MOST, check_size, head_of, kind_of
 from glassformer.looking.points import layer_of
 from glassformer.looking.trace import Trace
 
@@ -26,8 +26,10 @@ MARKS = {Fate.KEPT: "", Fate.PRUNED: "pruned", Fate.FINISHED: "finished"}
 COLOURS = {Fate.KEPT: "blue", Fate.PRUNED: "grey58", Fate.FINISHED: "green"}
 
 
-def lines_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str], most: int = LOOKED_AT) -> str:
-    """A line for each token that looks: the tokens that it looks at most, and their weights."""
+def lines_text(
+    weights: Tensor, rows: Sequence[str], columns: Sequence[str], most: int = LOOKED_AT, full: float = 1.0
+) -> str:
+    """A line for each token that looks: the tokens that it looks at most, and their weights, from 0 to `full`."""
     if len(rows) > MOST_LINES:
         raise InputError(
             f"there are {len(rows):,} tokens, and {MOST_LINES} lines are shown at most: take a shorter text"
@@ -36,10 +38,12 @@ def lines_text(weights: Tensor, rows: Sequence[str], columns: Sequence[str], mos
     lines = []
     for row, values in zip(rows, weights, strict=True):
         order = values.argsort(descending=True).tolist()[:most]
-        told = [
-            (columns[place], float(values[place])) for place in order if place == order[0] or values[place] >= FAINT
+        told = [(columns[place], float(values[place])) for place in order]
+        told = told[:1] + [(text, weight) for text, weight in told[1:] if weight >= FAINT * full]
+        parts = [
+            f"[grey{round(50 + 43 * min(max(weight / full, 0), 1))}]{plain(text)} {weight:.2f}[/]"
+            for text, weight in told
         ]
-        parts = [f"[grey{round(50 + 43 * weight)}]{plain(text)} {weight:.2f}[/]" for text, weight in told]
         lines.append(f"{' ' * (margin - cell_len(row))}{plain(row)}  ←  {'   '.join(parts)}")
     return "\n".join(lines)
 
@@ -123,12 +127,18 @@ def _chain(chain: Sequence[Node], texts: Sequence[str], best: set[int]) -> str:
     return f"{tokens} [grey58]{last.score:.2f}[/] [{COLOURS[last.fate]}]{MARKS[last.fate]}[/]".rstrip()
 
 
-def matrix_text(values: Tensor, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """Numbers from 0 to 1 (T, S) as shades: see `attention_text`."""
-    from glassformer.looking.figures import attention_text
+def fits(rows: Sequence[str], columns: Sequence[str], width: int) -> bool:
+    """Whether a map with these names can be read in lines of some width."""
+    needed = max(map(cell_len, rows)) + 1 + sum(max(3, cell_len(name)) + 1 for name in columns)
+    return needed <= width and max(len(rows), len(columns)) <= MOST
 
-    check_size(len(rows), len(columns))
-    return attention_text(values.clamp(0, 1), rows, columns)
+
+def matrix_text(values: Tensor, rows: Sequence[str], columns: Sequence[str], width: int, full: float = 1.0) -> str:
+    """Numbers (T, S) as shades from 0 to `full`; where a line has no room for that, the largest numbers of each row."""
+    if fits(rows, columns, width):
+        return attention_text((values / full).clamp(0, 1), rows, columns)
+    note = f"[grey58]The map is too large for this terminal: each row names its {LOOKED_AT} largest.[/]"
+    return f"{lines_text(values, rows, columns, full=full)}\n\n{note}"
 
 
 def cells_text(cells: Sequence[Sequence[tuple[str, float]]], rows: Sequence[str], columns: Sequence[str]) -> str:

@@ -18,11 +18,11 @@ from glassformer.errors import InputError
 from glassformer.looking.analysis_views import ANALYSES
 from glassformer.looking.patching import Effects, answer_metric, patching
 from glassformer.looking.plots.beam import spelled, tree_of
-from glassformer.looking.plots.choosing import MOST, head_of, kind_of, names
+from glassformer.looking.plots.choosing import head_of, kind_of, names
 from glassformer.looking.plots.images import patch_weights, tells, word_weights
 from glassformer.looking.plots.vectors import alike, gate_names, vectors_of
 from glassformer.looking.points import layer_of
-from glassformer.looking.terminal import beam_text, heads_text, lines_text, maps_text, matrix_text
+from glassformer.looking.terminal import beam_text, fits, heads_text, lines_text, maps_text, matrix_text
 from glassformer.looking.trace import Trace
 from glassformer.looking.view import Choice, Row, View
 
@@ -32,10 +32,10 @@ NO_POSITIONS = "this model adds no positions to embeddings"
 def _head_text(trace: Trace, choice: Choice) -> str:
     """A map of one head, or where that is too wide, a line for each token."""
     found = head_of(trace, choice.layer, choice.head, choice.kind, 0)
+    if not fits(found.rows, found.columns, choice.width):
+        return _lines_text(trace, choice)
     title = f"{found.title[:1].upper()}{found.title[1:]}: a row for each token that looks, a column for each it sees."
-    needed = max(map(len, found.rows)) + 3 + sum(max(3, len(name)) + 1 for name in found.columns)
-    draw = matrix_text if needed <= choice.width and len(found.rows) <= MOST else lines_text
-    return f"{title}\n\n{draw(found.weights, found.rows, found.columns)}"
+    return f"{title}\n\n{matrix_text(found.weights, found.rows, found.columns, choice.width)}"
 
 
 def _lines_text(trace: Trace, choice: Choice, most: int = 3) -> str:
@@ -88,7 +88,8 @@ def _vector_rows(ending: str) -> Callable[[Trace, Choice], Iterator[Row]]:
 def _vector_text(ending: str, what: str) -> Callable[[Trace, Choice], str]:
     def text(trace: Trace, choice: Choice) -> str:
         name, x, tokens = vectors_of(trace, ending, None, 0, what)
-        return f"{name}: how alike each two are (the cosine of their angle).\n\n{matrix_text(alike(x), tokens, tokens)}"
+        title = f"{name}: how alike each two are (the cosine of their angle)."
+        return f"{title}\n\n{matrix_text(alike(x), tokens, tokens, choice.width)}"
 
     return text
 
@@ -102,7 +103,10 @@ def _gates(trace: Trace, choice: Choice) -> tuple[list[str], list[str], Tensor]:
 def _gates_text(trace: Trace, choice: Choice) -> str:
     found, tokens, means = _gates(trace, choice)
     title = f"The gates of {found[0].rsplit('.gates', 1)[0]}: the fuller, the more open (the mean of all units)."
-    return f"{title}\n\n{matrix_text(means, [name.split('.')[-1] for name in found], tokens)}"
+    gates = [name.split(".")[-1] for name in found]
+    if not fits(gates, tokens, choice.width):  # a long text runs down
+        return f"{title}\n\n{matrix_text(means.T, tokens, gates, choice.width)}"
+    return f"{title}\n\n{matrix_text(means, gates, tokens, choice.width)}"
 
 
 def _gate_rows(trace: Trace, choice: Choice) -> Iterator[Row]:
@@ -131,7 +135,7 @@ def _patches_text(trace: Trace, choice: Choice) -> str:
     rows, columns = ([str(number + 1) for number in range(size)] for size in weights.shape)
     return (
         f"{what[:1].upper()}{what[1:]}: how much the class token looks at each patch, the most at the fullest.\n\n"
-        f"{matrix_text(weights / weights.max(), rows, columns)}"
+        f"{matrix_text(weights, rows, columns, choice.width, float(weights.max()))}"
     )
 
 
@@ -167,7 +171,7 @@ def _effects_text(found: Effects, choice: Choice) -> str:
     title = (
         "What comes back of the answer to the clean text, if one place is patched: nothing, or all where it is full."
     )
-    return f"{title}\n\n{matrix_text(found.effects, found.points, names(found.labels))}"
+    return f"{title}\n\n{matrix_text(found.effects, found.points, names(found.labels), choice.width)}"
 
 
 def _effect_rows(found: Effects, choice: Choice) -> Iterator[Row]:

@@ -51,6 +51,10 @@ class Embedding(nn.Module):
         """What passes before anything is embedded."""
         return {"tokens": axes(token=None)}
 
+    def length(self, tokens: Tensor) -> int:
+        """How many vectors each text becomes: T of tokens (B, T)."""
+        return tokens.shape[1]
+
     def check(self, tokens: Tensor, what: str = "tokens", anywhere: bool = False) -> None:
         """Refuse what is no table of tokens of this vocabulary."""
         check_tokens(tokens, self.vocabulary, what, anywhere)

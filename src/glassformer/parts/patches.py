@@ -76,6 +76,10 @@ class PatchEmbedding(nn.Module):
         """What passes before anything is embedded."""
         return {"patches": axes(patch=None, feature=None)}
 
+    def length(self, pixels: Tensor) -> int:
+        """How many vectors each image becomes."""
+        return token_count(self.image, self.patch)
+
     def check(self, pixels: Tensor, what: str = "pixels", anywhere: bool = False) -> None:
         """Refuse what is no batch of images of this size."""
         wanted = (self.colours, self.image, self.image)
@@ -127,6 +131,10 @@ class FilmEmbedding(nn.Module):
     def reads(self) -> dict[str, Axes]:
         """What passes before anything is embedded: the patches of all frames."""
         return self.patches.reads()
+
+    def length(self, films: Tensor) -> int:
+        """How many vectors each film becomes."""
+        return self.frames * self.patches.length(films)
 
     def check(self, films: Tensor, what: str = "films", anywhere: bool = False) -> None:
         """Refuse what is no batch of films of this many images, each of this size."""

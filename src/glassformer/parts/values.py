@@ -43,6 +43,10 @@ class ValueEmbedding(nn.Module):
         """What passes before anything is embedded."""
         return {"values": axes(token=None, column=self.columns)}
 
+    def length(self, values: Tensor) -> int:
+        """How many vectors each series becomes: T of values (B, T, C)."""
+        return values.shape[1]
+
     def check(self, values: Tensor, what: str = "values", anywhere: bool = False) -> None:
         """Refuse what is no table of numbers of these columns."""
         if values.dim() != 3 or values.shape[2] != self.columns or not values.numel():

@@ -31,7 +31,7 @@ from glassformer.evaluation.judging import Judged
 from glassformer.evaluation.metrics import perplexities
 from glassformer.looking.patching import Forced
 from glassformer.looking.points import Names, Numbers
-from glassformer.looking.recording import record
+from glassformer.looking.recording import MOST, record
 from glassformer.looking.trace import Origin, Trace
 from glassformer.models import DecoderOnly
 from glassformer.recipe import Recipe
@@ -206,6 +206,8 @@ class LanguageModel(Writer):
         length_penalty: float | None = None,
         sampler: Choose | None = None,
         prefix: Sequence[int] = (),
+        *,
+        gigabytes: float = MOST,
     ) -> Trace:
         """What happens inside the model while it reads a text, and at most `length` tokens that it has written then.
 
@@ -216,7 +218,7 @@ class LanguageModel(Writer):
         if length is None:
             length = LOOKED if beam is not None or sampler is not None or prefix else 0
         if not length:
-            return super().look(text, keep, layers, heads)
+            return super().look(text, keep, layers, heads, gigabytes=gigabytes)
         ids = self.read_something(text)
         limits, prefixes = [self._room(len(ids), length)], [prefix] if prefix else None
         with record(self.model, "decoder.tokens") as searched:
@@ -225,7 +227,7 @@ class LanguageModel(Writer):
             )
         whole = [*ids, *found.tokens]
         read = whole if found.finished else whole[:-1]  # what was written last is not read any more
-        with record(self.model, keep, layers, heads) as trace, torch.inference_mode():
+        with record(self.model, keep, layers, heads, gigabytes) as trace, torch.inference_mode():
             self.model(*self.inputs(torch.tensor([read], device=self.device)))
         trees = searched.beams
         beams = {"beams": [self.tokenizer.tokens([node.token for node in tree.nodes]) for tree in trees]}

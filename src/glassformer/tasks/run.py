@@ -25,7 +25,7 @@ from glassformer.interop.huggingface import Exported
 from glassformer.looking.figures import attention_figure
 from glassformer.looking.patching import Forced
 from glassformer.looking.points import Names, Numbers
-from glassformer.looking.recording import record
+from glassformer.looking.recording import MOST, record
 from glassformer.looking.sharpest import sharpest
 from glassformer.looking.style import save
 from glassformer.looking.trace import Description, Origin, Texts, Trace
@@ -384,14 +384,20 @@ class Run:
         return ""
 
     def look(
-        self, text: Any, keep: Names | None = None, layers: Numbers | None = None, heads: Numbers | None = None
+        self,
+        text: Any,
+        keep: Names | None = None,
+        layers: Numbers | None = None,
+        heads: Numbers | None = None,
+        *,
+        gigabytes: float = MOST,
     ) -> Trace:
         """What happens inside the model while it works on a text, with its tokens and words, and what the run answers.
 
-        `keep`, `layers` and `heads` are those of `gf.record`; without them, everything is kept.
+        `keep`, `layers`, `heads` and `gigabytes` are those of `gf.record`; without them, everything is kept.
         """
         forced = self.forced(text)
-        with record(self.model, keep, layers, heads) as trace, torch.inference_mode():
+        with record(self.model, keep, layers, heads, gigabytes) as trace, torch.inference_mode():
             self.model(*forced.inputs)
         about = self.description(text, {**forced.tokens, **self.spellings(trace)}, forced.words)
         return trace.described(about, Origin(self, text))

@@ -23,7 +23,7 @@ from glassformer.interop.huggingface import Exported
 from glassformer.interop.special_tokens import special_keys
 from glassformer.looking.patching import Forced
 from glassformer.looking.points import Names, Numbers
-from glassformer.looking.recording import record
+from glassformer.looking.recording import MOST, record
 from glassformer.looking.trace import Origin, Trace
 from glassformer.models import EncoderDecoder
 from glassformer.models.family import Blueprint, longest
@@ -212,6 +212,8 @@ class SourceReader(Writer):
         length_penalty: float | None = None,
         sampler: Choose | None = None,
         prefix: Sequence[int] = (),
+        *,
+        gigabytes: float = MOST,
     ) -> Trace:
         """What happens inside the model while it reads a text and writes, step by step, what it writes.
 
@@ -219,7 +221,7 @@ class SourceReader(Writer):
         tokens of `prefix`. Other arguments are those of `gf.record` and of `outputs`.
         """
         ids, prefixes = self.read_something(text), [prefix] if prefix else None
-        with record(self.model, keep, layers, heads) as trace:
+        with record(self.model, keep, layers, heads, gigabytes) as trace:
             ((found, *_),) = self.outputs(
                 [ids], [self.limits], beam, sampler=sampler, length_penalty=length_penalty, prefixes=prefixes
             )

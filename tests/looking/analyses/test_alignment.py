@@ -97,6 +97,7 @@ def test_the_error_rate_of_every_head() -> None:
         (lambda: analyses.alignment(TRACE, row="both"), 'row is "written" or "read", not \'both\''),  # type: ignore[arg-type]
         (lambda: analyses.Gold.read("0-0 1:1"), '"1:1" is no link: write 0-1 for a sure one, 0\\?1 for a possible one'),
         (lambda: analyses.aer([[]], [analyses.Gold.read("")]), "there are no links to compare"),
+        (lambda: analyses.aer([[]], []), "there are 1 sets of links and 0 alignments: expected as many"),
         (lambda: analyses.alignment_errors([], []), "there are 0 traces and 0 alignments: expected as many, at least"),
         (
             lambda: analyses.alignment(made({"encoder.0.self.weights": [[[1.0]]]})),

@@ -164,6 +164,7 @@ def test_the_pronoun_decides_the_pronoun() -> None:
         ("gpt2", {"token": 99}, "there is no token 99: there are 0 to 22"),
         ("gpt2", {"against": -1}, "there is no token -1: there are 0 to 22"),
         ("vit", {"position": 0}, "this model gives one answer for the whole text: leave position out"),
+        ("series_encoder", {}, "attribution explains scores of words or labels, and this model answers with numbers"),
         ("gpt2", {"steps": 0}, "the path needs 1 step at least, not 0"),
         ("gpt2", {"baseline": torch.zeros(3)}, "a baseline is one vector \\(16\\), not \\(3,\\)"),
     ],

@@ -111,7 +111,7 @@ def test_names_of_points_cover_no_point_and_have_its_colour() -> None:
     )  # the second is where the first one's name would be
     figure = PCA(values, ["encoder.embedding"], ["▁one", "▁two", "."], [0, 1, 1], torch.tensor([[0.9, 0.1]])).figure()
     first, second, third = figure.axes[0].texts
-    assert [each.get_text() for each in (first, second, third)] == ["·one", "·two", "."]
+    assert [each.get_text() for each in (first, second, third)] == ["·one", "·two", '"."']  # which would be a point
     assert first.get_position() != second.get_position()  # (4, 4) is the nearest place
     assert first.get_color() != second.get_color() == third.get_color()
 

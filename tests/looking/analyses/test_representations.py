@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import glassformer as gf
 from glassformer.errors import InputError
-from looking.families import FAMILIES, same
+from looking.families import FAMILIES, SOURCE, same
 
 from .making import made
 
@@ -91,6 +91,16 @@ def test_cka_of_two_runs_leaves_out_what_only_one_has_read() -> None:
     assert representations._shared(two, two) == ([*range(8)], [*range(8)])
     with pytest.raises(InputError, match="of 4 and 8 only 1 are the same"):
         representations._shared(one, [["die", "alte", "frau", "hier", "nicht"], ["[cls]", "no", "[sep]"]])
+
+
+def test_without_a_stack_it_is_the_one_that_reads_the_text() -> None:
+    model = FAMILIES["gpt2"].model()
+    with gf.record(model) as trace, torch.no_grad():
+        model(SOURCE)
+    assert analyses.pca(trace).points[0] == analyses.cka(trace).rows[0] == "decoder.embedding"
+    assert torch.equal(analyses.static_similarity(trace).values, analyses.static_similarity(trace, "decoder").values)
+    assert analyses.neighbours(trace, 0, 0).points == analyses.neighbours(trace, 0, 0, "decoder").points
+    assert analyses.table_neighbours(model, 3) == analyses.table_neighbours(model, 3, "decoder")
 
 
 def test_a_run_that_ships() -> None:

@@ -134,6 +134,13 @@ def test_the_sum_holds_for_any_token(token: int, position: int, sentence: int) -
         ("gpt2", {"keep": "weights"}, analyses.logit_lens, "the logit lens needs decoder.0.before, which this trace d"),
         ("lstm", {}, analyses.logit_lens, "the logit lens needs a residual stream, which this model does not have"),
         ("lstm", {}, analyses.logit_attribution, "logit attribution needs a residual stream, which this model does"),
+        (
+            "series_encoder",
+            {},
+            analyses.logit_lens,
+            "the logit lens needs scores of words or labels, and this model an",
+        ),
+        ("series_encoder", {}, analyses.logit_attribution, "logit attribution needs scores of words or labels, and th"),
         ("gpt2", {"keep": "after"}, analyses.logit_attribution, "logit attribution needs logits, which this trace do"),
         (
             "gpt2",

@@ -105,7 +105,7 @@ def _bar(value: float) -> str:
 def _write(found: Comparison, names: list[str], file: Path) -> None:
     from glassformer.cli.showing import say
     from glassformer.looking import page as pages
-    from glassformer.looking.style import save
+    from glassformer.looking.style import save_and_tell
     from glassformer.writing import write_text
 
     if file.suffix.lower() == ".csv":
@@ -117,5 +117,5 @@ def _write(found: Comparison, names: list[str], file: Path) -> None:
         drawn = [pages.svg(found.figure(), "difference", "streams and heads")] if found.streams or found.heads else []
         write_text(file, pages.page(f"{names[0]} and {names[1]}", [*drawn, lines]))
     else:
-        save(found.figure(), file)
+        save_and_tell(found.figure(), file)
     say(f"{file} is written.")

@@ -69,12 +69,12 @@ def forecast(
 def _write(run: Any, kept: list[tuple[Any, Any]], to: Path) -> None:
     """Write forecasts as a table or as a picture."""
     from glassformer.looking.plots.series import forecast_figure
-    from glassformer.looking.style import save
+    from glassformer.looking.style import save_and_tell
     from glassformer.writing import write_text
 
     if to.suffix.lower() in PICTURES:
         panels = [run.panel_of(series, found) for series, found in kept]
-        save(forecast_figure(panels, run.recipe.title, run.task.season), to)
+        save_and_tell(forecast_figure(panels, run.recipe.title, run.task.season), to)
         return
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -130,6 +130,8 @@ def aer(found: Sequence[Iterable[tuple[int, int]]], gold: Sequence[Gold]) -> flo
 
     A are the links found, S the sure and P the possible ones (S among them). 0 is perfect.
     """
+    if len(found) != len(gold):
+        raise InputError(f"there are {len(found)} sets of links and {len(gold)} alignments: expected as many")
     right = total = 0
     for links, wanted in zip(found, gold, strict=True):
         given = frozenset(links)

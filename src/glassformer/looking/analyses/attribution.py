@@ -23,7 +23,7 @@ from glassformer.errors import InputError
 from glassformer.looking.analyses.lens import spelling_of
 from glassformer.looking.editing import intervene
 from glassformer.looking.patching import Forced, Looked
-from glassformer.looking.points import points_of
+from glassformer.looking.points import points_of, tells_numbers
 from glassformer.looking.recording import record
 from glassformer.looking.trace import Groups, optional
 from glassformer.parts.values import ValueEmbedding
@@ -253,6 +253,8 @@ class _Case:
 def _embeddings(model: Any) -> list[str]:
     """The points where what is read becomes vectors: of an image its patches."""
     names = list(points_of(model))
+    if tells_numbers(model):
+        raise InputError("attribution explains scores of words or labels, and this model answers with numbers")
     found = [name for name in names if name in ("encoder.patches", "encoder.embedding", "decoder.embedding")]
     if "logits" not in names:
         raise InputError("attribution explains logits, and this model answers with vectors")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import InputError
 from glassformer.looking.analyses.tables import labels, need, sentence_of
-from glassformer.looking.points import model_of
+from glassformer.looking.points import model_of, tells_numbers
 from glassformer.looking.trace import Trace, optional
 from glassformer.parts.blocks import Decoder, Encoder
 
@@ -92,6 +92,8 @@ def last_stack(model: nn.Module, what: str) -> str:
     name = "decoder" if hasattr(model, "decoder") else "encoder"
     if not isinstance(getattr(model, name, None), Encoder | Decoder):
         raise InputError(f"{what} needs a residual stream, which this model does not have: it is no Transformer")
+    if tells_numbers(model):
+        raise InputError(f"{what} needs scores of words or labels, and this model answers with numbers")
     if not hasattr(model, "head") or isinstance(model.head, nn.Identity):
         raise InputError(f"{what} needs a head, and this model answers with vectors")
     return name

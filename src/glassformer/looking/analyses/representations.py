@@ -17,7 +17,7 @@ from torch import Tensor
 
 from glassformer.errors import InputError
 from glassformer.looking.analyses.tables import Grid
-from glassformer.looking.points import model_of
+from glassformer.looking.points import model_of, stack_of
 from glassformer.looking.trace import Trace, optional
 
 if TYPE_CHECKING:
@@ -55,11 +55,11 @@ class PCA:
         return pandas.DataFrame(columns | {str(number): flat[:, number] for number in range(components)})
 
 
-def pca(traces: Traces, stack: str = "encoder", components: int = 2) -> PCA:
+def pca(traces: Traces, stack: str | None = None, components: int = 2) -> PCA:
     """Principal components of the vectors of all tokens of some texts, in each layer by itself.
 
     With X the centred vectors and X = U S Vᵀ, values are X V; each direction points so that its largest entry is
-    positive, which makes it the same at every call.
+    positive, which makes it the same at every call. Without a stack, the one that reads the text.
     """
     layers, tokens, texts = _vectors(traces, stack, "pca")
     smallest = min(min(x.shape) for x in layers.values())
@@ -113,7 +113,7 @@ class Neighbours:
         return optional("pandas").DataFrame(self.tokens, index=self.points)
 
 
-def neighbours(traces: Traces, text: int, token: int, stack: str = "encoder", top: int = 5) -> Neighbours:
+def neighbours(traces: Traces, text: int, token: int, stack: str | None = None, top: int = 5) -> Neighbours:
     """The nearest tokens, by cosine, to token number `token` of text number `text`, among all tokens of all texts.
 
     The first row is static: vectors of the embedding, which know no context.
@@ -136,9 +136,9 @@ def neighbours(traces: Traces, text: int, token: int, stack: str = "encoder", to
     return Neighbours(list(layers), tokens[own], near, where, torch.stack(cosines))
 
 
-def table_neighbours(model: Any, token: int, stack: str = "encoder", top: int = 5) -> list[tuple[int, float]]:
+def table_neighbours(model: Any, token: int, stack: str | None = None, top: int = 5) -> list[tuple[int, float]]:
     """The tokens of the vocabulary whose static vectors are nearest to that of a token, with the cosine of each."""
-    table = _table(model_of(model), stack)
+    table = _table(model_of(model), stack or ("encoder" if hasattr(model_of(model), "encoder") else "decoder"))
     if not 0 <= token < len(table):
         raise InputError(f"there is no token {token}: the table has 0 to {len(table) - 1}")
     if not 1 <= top < len(table):
@@ -158,9 +158,10 @@ def _table(model: Any, stack: str) -> Tensor:
     return found
 
 
-def static_similarity(trace: Trace, stack: str = "encoder") -> Grid:
+def static_similarity(trace: Trace, stack: str | None = None) -> Grid:
     """The cosine between the static vector of each token, its embedding, and its vector in each layer, (L, T)."""
     layers, tokens, _ = _vectors(trace, stack, "static_similarity")
+    stack = stack_of(next(iter(layers)))
     static = layers.get(f"{stack}.embedding")
     if static is None:
         raise InputError(
@@ -170,7 +171,7 @@ def static_similarity(trace: Trace, stack: str = "encoder") -> Grid:
     return Grid(torch.stack(rows), [name for name, x in layers.items() if x.shape == static.shape], tokens)
 
 
-def cka(first: Traces, second: Traces | None = None, stack: str = "encoder", other: str | None = None) -> Grid:
+def cka(first: Traces, second: Traces | None = None, stack: str | None = None, other: str | None = None) -> Grid:
     """Linear CKA (Kornblith and others, 2019) between the layers of a run, or of two runs over the same tokens.
 
         CKA(X, Y) = |Yᵀ X|² / (|Xᵀ X| |Yᵀ Y|)
@@ -218,10 +219,15 @@ def _cka(x: Tensor, y: Tensor) -> float:
     return float((y.T @ x).norm().square() / size) if size > 0 else 0.0
 
 
-def _vectors(traces: Traces, stack: str, what: str) -> tuple[dict[str, Tensor], list[str], list[int]]:
-    """The vectors of all tokens by layer, (N, D) each, how the tokens are spelled, and which text each is from."""
+def _vectors(traces: Traces, stack: str | None, what: str) -> tuple[dict[str, Tensor], list[str], list[int]]:
+    """The vectors of all tokens by layer, (N, D) each, how the tokens are spelled, and which text each is from.
+
+    Without a stack they are those of the one that reads the text: the encoder's, or of a language model the decoder's.
+    """
     given = [traces] if isinstance(traces, Trace) else list(traces)
-    names = [name for name in (given[0].names if given else []) if re.fullmatch(rf"{stack}\.{STREAM}", name)]
+    found = [name for name in (given[0].names if given else []) if re.fullmatch(rf"\w+\.{STREAM}", name)]
+    stack = stack or (stack_of(found[0]) if found else "encoder")
+    names = [name for name in found if stack_of(name) == stack]
     if not names:
         raise InputError(
             f'{what} needs vectors of the stack "{stack}", which the traces do not hold: record texts with '

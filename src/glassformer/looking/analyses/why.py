@@ -18,6 +18,7 @@ from torch import Tensor
 from glassformer.errors import InputError
 from glassformer.looking.analyses.attribution import Attribution, occlusion
 from glassformer.looking.patching import Forced, Looked
+from glassformer.looking.points import tells_numbers
 
 NAMED = 12  # words that a sentence lists
 
@@ -104,6 +105,8 @@ def why(
 @torch.no_grad()
 def _logits(run: Looked, forced: Forced) -> Tensor:
     """The logits of a text, (T, V) or of one answer (V)."""
+    if tells_numbers(run):
+        raise InputError("words and labels can be explained, and this model answers with numbers")
     return run.model(*forced.inputs)[0].float().cpu()  # type: ignore[no-any-return]
 
 

@@ -118,8 +118,10 @@ def _map(axes: Any, vectors: Tensor, tokens: list[str]) -> None:
 def scatter(axes: Any, points: Tensor, tokens: list[str], colours: list[str]) -> None:
     """Points (T, 2) with names, which cover neither each other nor a point if there is room.
 
-    Where points differ in colour, names have that of their point.
+    Where points differ in colour, names have that of their point. A name without letters, such as a full stop, which
+    could be taken for a point, is in quotes.
     """
+    tokens = [text if any(letter.isalnum() for letter in text) else f'"{text}"' for text in tokens]
     across, up = points[:, 0].tolist(), points[:, 1].tolist()
     axes.scatter(across, up, color=colours, s=16, zorder=2)
     inks = colours if len(set(colours)) > 1 else [BLACK] * len(tokens)

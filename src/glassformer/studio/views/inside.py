@@ -19,11 +19,12 @@ from torch import Tensor
 
 from glassformer.looking.answer import Answer, Array
 from glassformer.looking.plots.choosing import name
+from glassformer.looking.points import tells_numbers
 from glassformer.looking.stages import Lane, stages, strips
 from glassformer.looking.sums import PROBABILITIES, Sum, sum_of
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.looking.unfolding import Table, Unfolded, unfold
-from glassformer.studio.views.passes import follows, forced_of, layer_trace, streams, tells_numbers, trace_of
+from glassformer.studio.views.passes import follows, forced_of, layer_trace, streams, trace_of
 from glassformer.studio.views.traces import Output
 from glassformer.studio.views.view import IMAGE, Head, View
 

@@ -30,9 +30,10 @@ from glassformer.looking.analyses import (
 from glassformer.looking.answer import Answer
 from glassformer.looking.patching import preference
 from glassformer.looking.plots.choosing import name
+from glassformer.looking.points import tells_numbers
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
-from glassformer.studio.views.passes import follows, forced_of, tells_numbers, trace_of, written_of
+from glassformer.studio.views.passes import follows, forced_of, trace_of, written_of
 from glassformer.studio.views.traces import Output
 from glassformer.studio.views.view import IMAGE, Given, View
 

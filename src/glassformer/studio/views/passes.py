@@ -17,7 +17,6 @@ from torch import Tensor
 from glassformer.looking.patching import Forced
 from glassformer.looking.points import Names, Numbers, points
 from glassformer.looking.recording import record
-from glassformer.looking.stages import stages
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
 from glassformer.studio.views.traces import Output, Reading, looked
@@ -72,11 +71,6 @@ def layer_trace(run: Any, asked: Output, point: str) -> Trace:
     if layer is None:
         return trace_of(run, asked, streams(run))
     return trace_of(run, asked, None, (layer, layer - 1) if layer else (0,))
-
-
-def tells_numbers(run: Any) -> bool:
-    """Whether the run's model answers with numbers, and not with scores of words or labels."""
-    return any(part.kind == "numbers" for stage in stages(run)[-1].stages for part in stage.parts)
 
 
 def streams(run: Any) -> tuple[str, ...]:
