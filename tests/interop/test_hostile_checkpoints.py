@@ -1,6 +1,9 @@
 """A checkpoint from a stranger: it names no file outside its folder, and takes no memory that its weights do not."""
 
 import json
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,4 +53,25 @@ def test_a_header_that_lies_about_its_tensors_is_damage(checkpoint: Path) -> Non
     header = json.dumps({"a": {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4 * 10**12]}}).encode()
     (checkpoint / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header)
     with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
+        load(checkpoint)
+
+
+def a_pipe(path: Path) -> None:
+    """One that somebody writes nothing into: who opens it does not wait, and finds nothing."""
+    path.unlink()
+    os.mkfifo(path)
+    threading.Thread(target=lambda: path.open("wb").close(), daemon=True).start()
+
+
+def gigabytes(path: Path) -> None:
+    with path.open("ab") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize(("make", "reason"), [(a_pipe, "It is a pipe"), (gigabytes, "at most 16,777,216 are read")])
+def test_settings_that_have_no_end_are_refused_unopened(
+    make: Callable[[Path], None], reason: str, checkpoint: Path
+) -> None:
+    make(checkpoint / CONFIG)
+    with pytest.raises(InputError, match=rf"config\.json cannot be read: .*{reason}"):
         load(checkpoint)

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shutil
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -251,6 +252,17 @@ def test_what_a_killed_process_left_of_a_file_goes_when_the_file_is_written_agai
 def test_the_current_folder_has_an_unfinished_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert unfinished(Path()) == tmp_path.parent / f".{tmp_path.name}.{os.getpid()}.new"
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "checksums.json"])
+def test_a_pipe_in_place_of_a_file_is_damage_and_not_waited_for(name: str, trained: Translator, tmp_path: Path) -> None:
+    assert trained.path is not None
+    run = shutil.copytree(trained.path, tmp_path / "run")
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    threading.Thread(target=lambda: (run / name).open("wb").close(), daemon=True).start()  # whoever opens it goes on
+    with pytest.raises(RunError, match=rf"run is damaged: {name} (cannot be read: It is a pipe|is damaged)"):
+        gf.load(run)
 
 
 def test_a_link_that_leads_nowhere_is_no_place_for_a_folder(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.errors import InputError, RunError
+from glassformer.files import regular
 from glassformer.writing import replacing
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def read_examples(
 ) -> list[Example]:
     """The examples in a file that `write_examples` made; rows of Glassformer 0.1 are upgraded."""
     try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        rows = [json.loads(line) for line in regular(path).read_text(encoding="utf-8").split("\n") if line]
         if upgrade is not None and rows and rows[0].keys() == {"source", "target"} != {*get_type_hints(kind)}:
             return [upgrade(row, number) for number, row in enumerate(rows)]
         return [_reader(kind)(row) for row in rows]

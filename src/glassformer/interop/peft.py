@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.files import SETTINGS, regular
 from glassformer.interop import checkpoints
 from glassformer.interop.converter import Config
 from glassformer.interop.names import Table, Tensors
@@ -122,7 +123,7 @@ def _first_numbers(model: nn.Module, name: str) -> Tensor:
 def _check_base(model: nn.Module, folder: Path) -> None:
     """Refuse an adapter that was trained on another base model than this one; those of `peft` are not checked."""
     try:
-        values: dict[str, list[float]] = json.loads((folder / BASE).read_text(encoding="utf-8"))
+        values: dict[str, list[float]] = json.loads(regular(folder / BASE, SETTINGS).read_text("utf-8"))
         expected = {name: torch.tensor(numbers) for name, numbers in values.items()}
     except FileNotFoundError:
         return
