@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +76,19 @@ def test_settings_that_have_no_end_are_refused_unopened(
     make(checkpoint / CONFIG)
     with pytest.raises(InputError, match=rf"config\.json cannot be read: .*{reason}"):
         load(checkpoint)
+
+
+def test_of_the_hub_only_data_is_downloaded(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, asked = pytest.importorskip("huggingface_hub"), []
+
+    def snapshot_download(name: str, allow_patterns: list[str]) -> str:
+        asked.append((name, allow_patterns))
+        return str(checkpoint)
+
+    monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
+    load("somebody/something")
+    ((name, patterns),) = asked
+    assert name == "somebody/something"
+    files = ["config.json", WEIGHTS, "spiece.model", "vocab.txt", "modeling.py", "pytorch_model.bin", "x.pkl", "x.pt"]
+    allowed = {each for each in files if any(fnmatch(each, pattern) for pattern in patterns)}
+    assert allowed == {*files[:4]}

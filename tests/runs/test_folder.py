@@ -67,14 +67,20 @@ def test_a_lock_that_nobody_holds_is_no_hindrance(tmp_path: Path) -> None:
     train(recipe(IDLE), tmp_path)
 
 
-def test_the_folder_holds_all_that_is_promised(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
+def test_the_folder_holds_all_that_is_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR"):
+        monkeypatch.setenv(name, str(elsewhere))
     trained: Any = train(recipe(), folder)
     names = {path.name for path in folder.iterdir()} - {"tensorboard"}
     assert names == {
         "recipe.toml", "tokenizer.json", "config.json", "model.safetensors", "valid.jsonl", "test.jsonl",
         "metrics.jsonl", "checkpoints", "log.txt", "environment.json", "data.json", "checksums.json",
     }  # fmt: skip
+    assert list(elsewhere.iterdir()) == []
     assert read_recipe(folder / "recipe.toml") == trained.recipe
     assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o644
     facts = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
