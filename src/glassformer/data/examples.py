@@ -180,12 +180,25 @@ def open_image(file: Path | io.BytesIO, name: str, formats: tuple[str, ...] = ()
     Image.init()
     try:
         image = Image.open(file, formats=formats or [each for each in Image.OPEN if each not in RUNS_PROGRAMS])
-        if image.width * image.height > MOST_PIXELS:
-            image.close()
-            raise Image.DecompressionBombError
     except Image.DecompressionBombError:
-        raise InputError(f"{name}: has more than {MOST_PIXELS:,} pixels: make it smaller") from None
+        raise too_large(name) from None
+    try:
+        check_pixels(image, name)
+    except InputError:
+        image.close()
+        raise
     return image
+
+
+def check_pixels(image: Image.Image, name: str) -> None:
+    """Refuse an image with too many pixels, before they are read."""
+    if image.width * image.height > MOST_PIXELS:
+        raise too_large(name)
+
+
+def too_large(name: str) -> InputError:
+    """What is said of an image with too many pixels."""
+    return InputError(f"{name}: has more than {MOST_PIXELS:,} pixels: make it smaller")
 
 
 def write_examples(path: Path, examples: Iterable[tuple[Any, ...]]) -> None:
