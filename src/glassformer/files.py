@@ -1,12 +1,29 @@
-"""Files of the user's: a path names a regular file or a folder, and what is read whole has a bounded size."""
+"""Files of others: a path names a regular file or a folder, and what is read whole has a bounded size."""
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import stat
 from pathlib import Path
 
 from glassformer.errors import DataError
+
+SETTINGS = 1 << 24  # bytes in a file of settings: a recipe, or a JSON file of a run or a checkpoint
+
+
+def regular(path: Path, most: float = math.inf) -> Path:
+    """The path of a file to read, of at most so many bytes; else OSError, as of all files that cannot be read.
+
+    A pipe or a device, which may have no end, is not opened.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.EINVAL, "It is a pipe, a socket or a device", str(path))
+    if found.st_size > most:
+        raise OSError(errno.EFBIG, f"It has {found.st_size:,} bytes, at most {most:,} are read", str(path))
+    return path
 
 
 def check_file(path: Path) -> os.stat_result:

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from glassformer.errors import InputError, RunError, TrainingError
+from glassformer.files import SETTINGS, regular
 from glassformer.stopping import at_the_end
 
 RUN_FILES = ("recipe.toml", "config.json")  # a folder that holds both is a run that was trained
@@ -141,7 +142,7 @@ def to_json(values: Mapping[str, Any]) -> str:
 def read_json(path: Path, kind: type[Kind]) -> Kind:
     """The contents of a JSON file, which must be of a type; else a sentence says what is wrong with them."""
     try:
-        return TypeAdapter(kind).validate_json(path.read_bytes(), strict=True)
+        return TypeAdapter(kind).validate_json(regular(path, SETTINGS).read_bytes(), strict=True)
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
     except ValidationError as error:
@@ -158,7 +159,7 @@ def sentence(error: ValidationError) -> str:
 
 def checksum(path: Path) -> str:
     """The SHA-256 of a file."""
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -182,7 +182,7 @@ def test_a_recipe_of_ones_own_is_not_written_over(command: Command, mine: Path) 
 def test_a_cache_that_cannot_be_written_to(command: Command, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLASSFORMER_CACHE", "/proc/glassformer")
     write(mine, recipe(IDLE, {"source": {"seed": 77}}))
-    refuses(command, mine, 1, "/proc/glassformer: the prepared data cannot be written")
+    refuses(command, mine, 1, "/proc/glassformer: the prepared data cannot be written", "; set GLASSFORMER_CACHE to")
 
 
 def test_a_folder_that_cannot_be_written_to(command: Command, mine: Path) -> None:

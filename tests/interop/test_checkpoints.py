@@ -192,6 +192,13 @@ def test_t5_keeps_its_activation(given: Any, gated: bool, tmp_path: Path) -> Non
     assert blueprint_of(interop.load(tmp_path)).arguments["activation"] is gelu_tanh
 
 
+def test_t5_without_a_scale_of_outputs_has_none(tmp_path: Path) -> None:
+    interop.save(t5(**SMALL["t5"]), tmp_path)
+    assert blueprint_of(interop.load(tmp_path)).arguments["scaled"] is True
+    change(tmp_path, scale_decoder_outputs=None)
+    assert blueprint_of(interop.load(tmp_path)).arguments["scaled"] is False
+
+
 def test_marian_tables_must_be_sinusoids(tmp_path: Path) -> None:
     interop.save(marian(**SMALL["marian"]), tmp_path)
     tensors, waves = load_file(tmp_path / WEIGHTS), Sinusoidal(8, interleaved=False)(torch.zeros(1, 20, 8))[0]
@@ -292,6 +299,10 @@ def test_a_stack_is_found_in_a_checkpoint_with_a_prefix_and_keeps_its_pooler(tmp
         ("roberta", {"pad_token_id": 0}, r"pad_token_id is 0: only 1 is supported in a roberta model"),
         ("vit", {"image_size": [4, 8]}, r"image_size is \[4, 8\]: only squares are supported"),
         ("vit", {"architectures": ["ViTModel"]}, r"surplus: classifier"),
+        ("vit", {"id2label": {}}, r"id2label names no label: expected one or more"),
+        ("roberta", {"num_labels": 0}, r"num_labels names no label"),
+        ("marian", {"decoder_layers": 0}, r"decoder_layers is 0: expected a whole number from 1"),
+        ("t5", {"num_decoder_layers": 0}, r"num_decoder_layers is 0: expected a whole number from 1 or null"),
     ],
 )
 def test_a_config_that_does_not_fit_is_a_sentence(

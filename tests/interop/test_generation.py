@@ -11,9 +11,15 @@ import torch
 
 from glassformer import interop
 from glassformer.errors import GlassformerError, InputError
-from glassformer.interop.generation import NEUTRAL, UNDERSTOOD, UNRELATED, decode_keys
+from glassformer.interop.generation import (
+    NEUTRAL,
+    UNDERSTOOD,
+    UNRELATED,
+    checkpoint_special_tokens,
+    decode_keys,
+)
 from glassformer.interop.special_tokens import special_keys
-from glassformer.models import gpt2, marian
+from glassformer.models import captioner, gpt2, marian
 from glassformer.recipe import Decode
 from glassformer.recipe import Tokenizer as Section
 from glassformer.runs import export_run, import_run
@@ -64,6 +70,25 @@ def test_settings_become_the_keys_that_mean_the_same(
     found = decode_keys(tmp_path, encoder_decoder)
     assert found == {"beam": 1, "early_stopping": "estimated"} | keys
     Decode(**found)
+
+
+def test_what_a_captioner_leaves_open_its_decoder_says(tmp_path: Path) -> None:
+    """As `transformers` reads a config.json without a generation_config.json beside it."""
+    sizes: dict[str, Any] = {"width": 8, "heads": 2, "layers": 1, "hidden": 8, "length": 40}
+    interop.save(captioner(TOKENIZER.size + 3, image=4, patch=2, **sizes), tmp_path)
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+    config = json.loads((tmp_path / "config.json").read_text())
+    inner = {"eos_token_id": [LAST, LAST + 3], "num_beams": 4, "no_repeat_ngram_size": 2, "max_length": 20}
+    config |= {"decoder": config["decoder"] | inner, "decoder_start_token_id": TOKENIZER.start}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"eos_token_id": None, "max_length": 9}))
+    keys = {"beam": 4, "no_repeat_ngram": 2, "max_length": 8, "early_stopping": "estimated"}
+    assert decode_keys(tmp_path, True) == keys
+    special = checkpoint_special_tokens(tmp_path, (TOKENIZER, TOKENIZER))
+    assert (special.start, special.end, special.other_ends) == (TOKENIZER.start, LAST, [LAST + 3])
+    config["decoder"]["typical_p"] = 0.5
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"typical_p is 0.5, which is not supported"):
+        decode_keys(tmp_path, True)
 
 
 @pytest.mark.parametrize("where", ["generation_config", "config"])

@@ -1,6 +1,10 @@
 """A checkpoint from a stranger: it names no file outside its folder, and takes no memory that its weights do not."""
 
 import json
+import os
+import threading
+from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +55,40 @@ def test_a_header_that_lies_about_its_tensors_is_damage(checkpoint: Path) -> Non
     (checkpoint / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header)
     with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
         load(checkpoint)
+
+
+def a_pipe(path: Path) -> None:
+    """One that somebody writes nothing into: who opens it does not wait, and finds nothing."""
+    path.unlink()
+    os.mkfifo(path)
+    threading.Thread(target=lambda: path.open("wb").close(), daemon=True).start()
+
+
+def gigabytes(path: Path) -> None:
+    with path.open("ab") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize(("make", "reason"), [(a_pipe, "It is a pipe"), (gigabytes, "at most 16,777,216 are read")])
+def test_settings_that_have_no_end_are_refused_unopened(
+    make: Callable[[Path], None], reason: str, checkpoint: Path
+) -> None:
+    make(checkpoint / CONFIG)
+    with pytest.raises(InputError, match=rf"config\.json cannot be read: .*{reason}"):
+        load(checkpoint)
+
+
+def test_of_the_hub_only_data_is_downloaded(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, asked = pytest.importorskip("huggingface_hub"), []
+
+    def snapshot_download(name: str, allow_patterns: list[str]) -> str:
+        asked.append((name, allow_patterns))
+        return str(checkpoint)
+
+    monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
+    load("somebody/something")
+    ((name, patterns),) = asked
+    assert name == "somebody/something"
+    files = ["config.json", WEIGHTS, "spiece.model", "vocab.txt", "modeling.py", "pytorch_model.bin", "x.pkl", "x.pt"]
+    allowed = {each for each in files if any(fnmatch(each, pattern) for pattern in patterns)}
+    assert allowed == {*files[:4]}

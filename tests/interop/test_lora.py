@@ -188,6 +188,12 @@ def test_another_base_of_the_same_shape_is_refused(tmp_path: Path) -> None:
         ({"peft_type": "IA3"}, "an adapter of the kind IA3: only LORA"),
         ({"peft_type": None}, "an adapter of the kind None"),
         ({"use_dora": True}, "asks for use_dora: only plain LoRA"),
+        ({"no_such_key": 3}, "asks for no_such_key: only plain LoRA .*; delete the key if"),
+        ({"init_lora_weights": "pissa_niter_4"}, "init_lora_weights was 'pissa_niter_4', which changes the base model"),
+        (
+            {"init_lora_weights": "olora"},
+            "init_lora_weights was 'olora', which changes the base model: with peft, conv",
+        ),
         ({"bias": "all"}, "biases were trained"),
         ({"lora_alpha": "much"}, "adapter_config.json is damaged"),
         ({"lora_alpha": 0}, "alpha must be a number above 0"),
@@ -196,6 +202,15 @@ def test_another_base_of_the_same_shape_is_refused(tmp_path: Path) -> None:
         ({"rank_pattern": [1]}, "adapter_config.json is damaged"),
         ({"target_modules": "("}, "adapter_config.json is damaged"),
         ({"target_modules": 3}, "adapter_config.json is damaged"),
+        (
+            {"target_modules": "(.|.)*!"},
+            r"adapter_config.json is damaged: its pattern '\(\.\|\.\)\*!' repeats a group with",
+        ),
+        ({"rank_pattern": {"(.*)*!": 2}}, "adapter_config.json is damaged: its pattern .* repeats a group with"),
+        (
+            {"alpha_pattern": {".*" * 9 + "!": 2}},
+            "adapter_config.json is damaged: its pattern .* more than 5 repetitions",
+        ),
         ({"r": 5}, r"c_attn.lora_A.weight has the wrong shape: \(4, 8\), expected \(5, 8\)"),
     ],
 )
@@ -205,6 +220,12 @@ def test_a_config_that_is_not_plain_lora_is_a_sentence(keys: dict[str, Any], sen
     with pytest.raises(InputError, match=sentence):
         interop.load_lora(other, saved)
     assert not lora_parts(other)
+
+
+def test_every_key_of_peft_at_its_default_is_plain_lora(saved: Path) -> None:
+    defaults = pytest.importorskip("peft").LoraConfig().to_dict()
+    change(saved, **defaults | json.loads((saved / CONFIG).read_text()))
+    assert lora_parts(interop.load_lora(model(), saved))
 
 
 def test_files_that_are_not_there_damaged_or_pickled_are_a_sentence(saved: Path, tmp_path: Path) -> None:

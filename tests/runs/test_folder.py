@@ -5,6 +5,7 @@ import json
 import math
 import os
 import shutil
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,14 +67,20 @@ def test_a_lock_that_nobody_holds_is_no_hindrance(tmp_path: Path) -> None:
     train(recipe(IDLE), tmp_path)
 
 
-def test_the_folder_holds_all_that_is_promised(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
+def test_the_folder_holds_all_that_is_promised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr("tempfile.tempdir", str(elsewhere))
+    for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR"):
+        monkeypatch.setenv(name, str(elsewhere))
     trained: Any = train(recipe(), folder)
     names = {path.name for path in folder.iterdir()} - {"tensorboard"}
     assert names == {
         "recipe.toml", "tokenizer.json", "config.json", "model.safetensors", "valid.jsonl", "test.jsonl",
         "metrics.jsonl", "checkpoints", "log.txt", "environment.json", "data.json", "checksums.json",
     }  # fmt: skip
+    assert list(elsewhere.iterdir()) == []
     assert read_recipe(folder / "recipe.toml") == trained.recipe
     assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o644
     facts = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
@@ -251,6 +258,17 @@ def test_what_a_killed_process_left_of_a_file_goes_when_the_file_is_written_agai
 def test_the_current_folder_has_an_unfinished_name_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert unfinished(Path()) == tmp_path.parent / f".{tmp_path.name}.{os.getpid()}.new"
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "checksums.json"])
+def test_a_pipe_in_place_of_a_file_is_damage_and_not_waited_for(name: str, trained: Translator, tmp_path: Path) -> None:
+    assert trained.path is not None
+    run = shutil.copytree(trained.path, tmp_path / "run")
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    threading.Thread(target=lambda: (run / name).open("wb").close(), daemon=True).start()  # whoever opens it goes on
+    with pytest.raises(RunError, match=rf"run is damaged: {name} (cannot be read: It is a pipe|is damaged)"):
+        gf.load(run)
 
 
 def test_a_link_that_leads_nowhere_is_no_place_for_a_folder(tmp_path: Path) -> None:

@@ -57,6 +57,15 @@ def test_a_port_that_is_taken_is_a_sentence_or_another_is_found() -> None:
     assert socket.getdefaulttimeout() is None
 
 
+def test_the_studio_is_for_this_machine_unless_a_host_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[str] = []
+    monkeypatch.setattr("glassformer.scripts.script", lambda name: "built")
+    monkeypatch.setattr("glassformer.studio.starting.serve", lambda pool, host, *others: served.append(host))
+    command.studio()
+    command.studio(host="0.0.0.0")  # noqa: S104
+    assert served == ["127.0.0.1", "0.0.0.0"]  # noqa: S104
+
+
 def test_what_is_imported_with_the_server_needs_no_torch() -> None:
     code = "import sys, glassformer.studio.starting; print('torch' in sys.modules, 'numpy' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603

@@ -20,7 +20,7 @@ from glassformer.data.examples import from_line
 from glassformer.errors import DataError, InputError
 from glassformer.recipe import Recipe, make_recipe
 from glassformer.tasks.images import Images, ImagesTask, LabelledImage
-from glassformer.tasks.images.pictures import fitted, pixels_of, read_picture
+from glassformer.tasks.images.pictures import fitted, pixels_of, read_film, read_picture
 
 TASK = ImagesTask(kind="images", size=4, colours=3)
 pictures = arrays.arrays(np.uint8, (4, 4, 3))
@@ -181,6 +181,31 @@ def test_a_decompression_bomb_is_refused_by_its_size(side: int, tmp_path: Path) 
         pixels_of(tmp_path / "a.png", TASK)
     with pytest.raises(InputError, match="more than 67,108,864 pixels"):
         from_line(LabelledImage, json.dumps({"pixels": b64encode(bomb(side)).decode(), "label": "a", "name": "b"}))
+
+
+def animation(side: int, count: int) -> bytes:
+    """A GIF that changes one of side x side pixels from image to image, which takes 23 bytes each."""
+    begin = b"GIF89a" + struct.pack("<HHBBB", side, side, 0x80, 0, 0) + bytes(3) + b"\xff" * 3
+    change = b"\x21\xf9\x04\x04\x01\0\0\0" + b"\x2c" + struct.pack("<HHHHB", 0, 0, 1, 1, 0)
+    return begin + b"".join(change + bytes([2, 2, 0x44 + number % 2 * 8, 1, 0]) for number in range(count)) + b"\x3b"
+
+
+def test_an_animation_that_unpacks_to_very_many_pixels_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.gif").write_bytes(animation(8_000, 40))
+    with pytest.raises(
+        InputError, match=r"a\.gif: has 40 images of 8000 x 8000 pixels: a film has at most 2,147,483,648"
+    ):
+        read_film(tmp_path / "a.gif", TASK, 8)
+    (tmp_path / "b.gif").write_bytes(animation(80, 40))
+    assert len(read_film(tmp_path / "b.gif", TASK, 8)) == 8
+
+
+@pytest.mark.parametrize("side", [8_200, 20_000])  # more than we read, more than Pillow would
+def test_a_page_that_is_larger_than_the_first_is_no_way_around(side: int, tmp_path: Path) -> None:
+    pages = [Image.new("1", (side, side))]
+    Image.new("1", (16, 16)).save(tmp_path / "a.tif", save_all=True, append_images=pages, compression="group4")
+    with pytest.raises(InputError, match=r"a\.tif: has more than 67,108,864 pixels: make it smaller"):
+        read_film(tmp_path / "a.tif", TASK, 2)
 
 
 def test_an_image_that_another_program_would_read_is_refused(tmp_path: Path) -> None:

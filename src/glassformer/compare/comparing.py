@@ -26,6 +26,7 @@ from glassformer.data import Assets
 from glassformer.errors import ConfigurationError, InputError, RunError
 from glassformer.evaluation.choosing import drawn
 from glassformer.evaluation.judging import Judged, by_length, estimates
+from glassformer.files import SETTINGS, regular
 from glassformer.recipe import Recipe, base_of, find_recipe, read_recipe, reset_idle_keys, same, with_absolute_paths
 from glassformer.recipe.reading import PATHS
 from glassformer.runs import folder as files
@@ -271,7 +272,7 @@ def _shared(sides: Sequence[Side], split: str) -> list[Any]:
 def _held_out(side: Side, split: str) -> str:
     path = side.folder / f"{split}.jsonl"
     try:
-        return path.read_text(encoding="utf-8")
+        return regular(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RunError(f"{path}: cannot be read: {error}") from None
 
@@ -295,7 +296,7 @@ def _judged(
 
 def _read(path: Path, stamp: int) -> tuple[Judged, Compared] | None:
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
+        table = json.loads(regular(path, SETTINGS).read_text(encoding="utf-8"))
         if table["weights"] != stamp:
             return None
         curves = {name: Curve(**curve) for name, curve in table["facts"]["curves"].items()}

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.errors import InputError, RunError
+from glassformer.files import regular
 from glassformer.writing import replacing
 
 if TYPE_CHECKING:
@@ -179,12 +180,25 @@ def open_image(file: Path | io.BytesIO, name: str, formats: tuple[str, ...] = ()
     Image.init()
     try:
         image = Image.open(file, formats=formats or [each for each in Image.OPEN if each not in RUNS_PROGRAMS])
-        if image.width * image.height > MOST_PIXELS:
-            image.close()
-            raise Image.DecompressionBombError
     except Image.DecompressionBombError:
-        raise InputError(f"{name}: has more than {MOST_PIXELS:,} pixels: make it smaller") from None
+        raise too_large(name) from None
+    try:
+        check_pixels(image, name)
+    except InputError:
+        image.close()
+        raise
     return image
+
+
+def check_pixels(image: Image.Image, name: str) -> None:
+    """Refuse an image with too many pixels, before they are read."""
+    if image.width * image.height > MOST_PIXELS:
+        raise too_large(name)
+
+
+def too_large(name: str) -> InputError:
+    """What is said of an image with too many pixels."""
+    return InputError(f"{name}: has more than {MOST_PIXELS:,} pixels: make it smaller")
 
 
 def write_examples(path: Path, examples: Iterable[tuple[Any, ...]]) -> None:
@@ -198,7 +212,7 @@ def read_examples(
 ) -> list[Example]:
     """The examples in a file that `write_examples` made; rows of Glassformer 0.1 are upgraded."""
     try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        rows = [json.loads(line) for line in regular(path).read_text(encoding="utf-8").split("\n") if line]
         if upgrade is not None and rows and rows[0].keys() == {"source", "target"} != {*get_type_hints(kind)}:
             return [upgrade(row, number) for number, row in enumerate(rows)]
         return [_reader(kind)(row) for row in rows]

@@ -78,7 +78,9 @@ def prepare(
         tell = progress or (lambda stage, done, total: None)
         caches.fill(cache, folder, lambda making: _make(recipe, base, making, tell, given))
     except OSError as error:
-        raise TrainingError(f"{cache}: the prepared data cannot be written: {error.strerror or error}") from None
+        reason = error.strerror or error
+        hint = "set GLASSFORMER_CACHE to another folder"
+        raise TrainingError(f"{cache}: the prepared data cannot be written: {reason}; {hint}") from None
     corpus = _open(folder, recipe, given, sealed=True)
     if corpus is None:
         raise DataError(f"{folder}: was written but cannot be read back: the disk may be damaged")

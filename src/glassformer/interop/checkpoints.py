@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from glassformer.errors import ConfigurationError, InputError, TrainingError
+from glassformer.files import SETTINGS, regular
 from glassformer.interop.converter import Config
 from glassformer.interop.converters import ARCHITECTURES, CONVERTERS, EQUIVALENTS, converter_of, convertible
 from glassformer.interop.names import Tensors
@@ -130,11 +131,11 @@ def checkpoint_labels(folder: Path) -> list[str]:
 def read_object(path: Path, if_missing: str) -> Config:
     """The object in a JSON file; `if_missing` ends the error where there is no such file."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(regular(path, SETTINGS).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path.parent} holds no {path.name}: {if_missing}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not isinstance(config, dict):
         raise InputError(f"{path} holds no JSON object")
     return config
@@ -143,7 +144,7 @@ def read_object(path: Path, if_missing: str) -> Config:
 def read_weights(path: Path) -> Tensors:
     """The tensors in one file."""
     try:
-        return load_file(path)
+        return load_file(regular(path))
     except (OSError, SafetensorError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
 

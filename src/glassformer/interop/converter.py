@@ -122,12 +122,16 @@ def activation_key(theirs: str, default: str) -> Key:
 
 
 def _mistyped(value: Any, annotation: Any) -> str:
-    """What was expected instead of a value that is no number or truth value as its annotation says; or nothing."""
+    """What was expected instead of a value that is no number or truth value as its annotation says; or nothing.
+
+    Whole numbers are sizes, of which our families take 0 as a size that is not given.
+    """
     kinds = get_args(annotation) or (annotation,)
-    names = {bool: "true or false", int: "a whole number", float: "a number", NoneType: "null"}
+    names = {bool: "true or false", int: "a whole number from 1", float: "a number", NoneType: "null"}
     if not all(isinstance(kind, type) and kind in names for kind in kinds):
         return ""
-    fits = type(value) in kinds or (type(value) is int and float in kinds)
+    whole = type(value) is int
+    fits = (type(value) in kinds and not (whole and value < 1)) or (whole and float in kinds)
     return "" if fits else " or ".join(names[kind] for kind in kinds)
 
 
@@ -239,8 +243,13 @@ def labels_config(labels: Sequence[str]) -> Config:
 
 def label_count(config: Config) -> int:
     """The number of labels of a classifier: num_labels wins over the names; 2 where its config.json is silent."""
-    number = config.get("num_labels")
-    return int(number) if number is not None else len(config.get("id2label") or (0, 1))
+    number, names = config.get("num_labels"), config.get("id2label")
+    count = int(number) if number is not None else 2 if names is None else len(names)
+    if count < 1:
+        raise ConfigurationError(
+            f"{'id2label' if number is None else 'num_labels'} names no label: expected one or more"
+        )
+    return count
 
 
 def complete_labels(config: Config, classes: int) -> None:

@@ -1,7 +1,8 @@
 """Generation settings of a checkpoint: each key of its generation_config.json is understood, of no effect, or refused.
 
-A checkpoint without that file may have the same keys in its config.json, as `transformers` reads it. What the keys
-mean for special tokens is `SpecialTokens`, what they mean for the search is the section [decode] of a recipe.
+A checkpoint without that file may have the same keys in its config.json, as `transformers` reads it; a captioner has
+them there, or in its decoder's part of it. What the keys mean for special tokens is `SpecialTokens`, what they mean for
+the search is the section [decode] of a recipe.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ UNRELATED = {  # which tokens are written does not depend on these
 
 def read_generation(folder: Path) -> Config:
     """The generation settings in a folder that are understood."""
-    config, (path, found) = read_config(folder), _settings(folder)
+    config, (path, found) = _config(folder), _settings(folder)
     settings = {key: config[key] for key in SPECIAL_IDS if key in config} | found
     settings = {key: value for key, value in settings.items() if key in UNDERSTOOD and value is not None}
     for key in settings.keys() & NUMBERS.keys():
@@ -94,12 +95,21 @@ def read_generation(folder: Path) -> Config:
     return settings
 
 
+def _config(folder: Path) -> Config:
+    """The config.json of a checkpoint; where that of a captioner is silent, its decoder's part speaks."""
+    config = read_config(folder)
+    decoder = config.get("decoder")
+    if not isinstance(decoder, dict):
+        return config
+    return {**config, **{key: value for key, value in decoder.items() if config.get(key) is None}}
+
+
 def _settings(folder: Path) -> tuple[Path, Config]:
     """The generation settings in a folder, and the file that they are in."""
     if (folder / GENERATION).is_file():
         return folder / GENERATION, read_object(folder / GENERATION, "")
     known = UNDERSTOOD | NEUTRAL.keys()
-    return folder / CONFIG, {key: value for key, value in read_config(folder).items() if key in known}
+    return folder / CONFIG, {key: value for key, value in _config(folder).items() if key in known}
 
 
 def _refuse_others(folder: Path) -> None:
@@ -122,7 +132,7 @@ def decode_keys(folder: Path, encoder_decoder: bool) -> dict[str, Any]:
     _refuse_others(folder)
     settings = read_generation(folder)
     keys = {"beam": 1} | {ours: settings[theirs] for theirs, ours in RENAMED.items() if theirs in settings}
-    known = read_config(folder).get("vocab_size")
+    known = _config(folder).get("vocab_size")
     if isinstance(known, int) and keys["beam"] > known:
         raise InputError(f"{folder}: num_beams is {keys['beam']}, but the vocabulary has only {known} tokens")
     keys["early_stopping"] = EARLY_STOPPING[settings.get("early_stopping", False)]
@@ -160,7 +170,7 @@ def checkpoint_special_tokens(
 ) -> SpecialTokens:
     """The special tokens of a checkpoint: as its files number them; where they are silent, as its tokenizer does."""
     source, target = tokenizers
-    vocabulary = int(read_config(folder).get("vocab_size", target.size))
+    vocabulary = int(_config(folder).get("vocab_size", target.size))
     settings = {"eos_token_id": target.end} | read_generation(folder)
     starts = ("decoder_start_token_id", "bos_token_id", "pad_token_id") if encoder_decoder else ("bos_token_id",)
     key = next((key for key in starts if key in settings), starts[0])
@@ -178,7 +188,7 @@ def checkpoint_special_tokens(
     def ids(key: str) -> list[int]:
         return check(key, settings[key]) if key in settings else []
 
-    if (folder / GENERATION).is_file() or "eos_token_id" in read_config(folder):  # else the tokenizer knows
+    if (folder / GENERATION).is_file() or "eos_token_id" in _config(folder):  # else the tokenizer knows
         path, said = _settings(folder)
         if said.get("eos_token_id") is None:
             raise InputError(f"{path}: names no eos_token_id, so that no output would ever end: give it a token's id")

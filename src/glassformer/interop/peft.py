@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.files import SETTINGS, regular
 from glassformer.interop import checkpoints
 from glassformer.interop.converter import Config
 from glassformer.interop.names import Table, Tensors
@@ -39,24 +40,20 @@ from glassformer.interop.peft_modules import (
 from glassformer.parts import LoRA, using
 from glassformer.parts.linears import Model, linears
 from glassformer.parts.lora import DEFAULT, attach
+from glassformer.text.limits import check_pattern
 from glassformer.writing import write_text
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 BASE, COUNT = "base.json", 8  # numbers of each matrix
 PREFIX = "base_model.model."  # starts every name in their files
-UNSUPPORTED = (  # settings that make something else than plain LoRA
-    "alora_invocation_tokens",
-    "arrow_config",
-    "kasa_config",
-    "layer_replication",
-    "lora_bias",
-    "monteclora_config",
-    "target_parameters",
-    "trainable_token_indices",
-    "use_bdlora",
-    "use_dora",
-    "use_qalora",
-)
+READ = """peft_type r lora_alpha lora_dropout use_rslora rank_pattern alpha_pattern target_modules exclude_modules
+    layers_to_transform bias init_lora_weights"""
+NO_EFFECT = """task_type auto_mapping peft_version base_model_name_or_path revision inference_mode modules_to_save
+    fan_in_fan_out layers_pattern loftq_config eva_config corda_config lora_ga_config megatron_config megatron_core
+    runtime_config qalora_group_size ensure_weight_tying"""  # what an adapter computes is in its tensors
+KNOWN = frozenset((READ + " " + NO_EFFECT).split())
+BEGUN_AS = (True, False, None, "gaussian", "orthogonal", "eva")  # initial weights that leave the base model as it is
+REPEATS, MOST_REPEATS = re.compile(r"(?<!\\)[*+{]"), 5  # in a pattern of names: each makes it slower by a factor
 
 
 def save_lora(
@@ -122,7 +119,7 @@ def _first_numbers(model: nn.Module, name: str) -> Tensor:
 def _check_base(model: nn.Module, folder: Path) -> None:
     """Refuse an adapter that was trained on another base model than this one; those of `peft` are not checked."""
     try:
-        values: dict[str, list[float]] = json.loads((folder / BASE).read_text(encoding="utf-8"))
+        values: dict[str, list[float]] = json.loads(regular(folder / BASE, SETTINGS).read_text("utf-8"))
         expected = {name: torch.tensor(numbers) for name, numbers in values.items()}
     except FileNotFoundError:
         return
@@ -171,19 +168,35 @@ def _read_config(folder: Path) -> Config:
     kind = config.get("peft_type")
     if kind != "LORA":
         raise InputError(f"{path} describes an adapter of the kind {kind}: only LORA can be read")
-    for key in UNSUPPORTED:
-        if config.get(key):
-            raise InputError(f"{path} asks for {key}: only plain LoRA can be read")
+    for key, value in config.items():
+        if key not in KNOWN and value:
+            hint = "delete the key if this adapter does not depend on it"
+            raise InputError(f"{path} asks for {key}: only plain LoRA can be read; {hint}")
+    if (begun := config.get("init_lora_weights")) not in BEGUN_AS:
+        changed = (
+            "changes the base model: with peft, convert it to plain LoRA (path_initial_model_for_weight_conversion)"
+        )
+        raise InputError(f"{path} says that init_lora_weights was {begun!r}, which {changed}")
     if config.get("bias", "none") != "none":
         raise InputError(f'{path} says that biases were trained ("bias": {config["bias"]!r}): only "none" can be read')
     try:
         for name in ("", *config.get("rank_pattern", {}), *config.get("alpha_pattern", {})):
+            _check_pattern(name)
             _settings(config, name)
-            re.compile(name)
+        if isinstance(targets := config.get("target_modules"), str):
+            _check_pattern(targets)
         _targets(config, "")
     except (ConfigurationError, AttributeError, TypeError, ValueError, re.error) as error:
         raise InputError(f"{path} is damaged: {error}") from None
     return config
+
+
+def _check_pattern(pattern: str) -> None:
+    """Refuse a pattern of names, by a ValueError, that is none or may take very long."""
+    re.compile(pattern)
+    check_pattern(pattern)
+    if len(REPEATS.findall(pattern)) > MOST_REPEATS:
+        raise ValueError(f"its pattern {pattern[:80]!r} has more than {MOST_REPEATS} repetitions")
 
 
 def _read_tensors(folder: Path) -> Tensors:

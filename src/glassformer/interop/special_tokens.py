@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from glassformer.errors import RunError
+from glassformer.files import SETTINGS, regular
 from glassformer.interop.generation import FORCED
 from glassformer.models import EncoderDecoder
 from glassformer.text import SpecialTokens
@@ -38,7 +39,7 @@ def read_special_tokens(folder: Path) -> SpecialTokens | None:
             raise RunError(f"{folder} has no {SPECIAL_TOKENS}: import its checkpoint again")
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(regular(path, SETTINGS).read_text(encoding="utf-8"))
         return SpecialTokens(**{OLD_KEYS.get(key, key): value for key, value in found.items()})
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path} is damaged: {error}") from None

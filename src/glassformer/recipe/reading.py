@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from glassformer.errors import ConfigurationError, RecipeError
+from glassformer.files import SETTINGS, regular
 from glassformer.recipe.effects import reset_idle_keys, without_effect
 from glassformer.recipe.model import Fresh, FreshReader, Pretrained, families_with, section_of
 from glassformer.recipe.recipe import Recipe
@@ -56,7 +57,7 @@ def read_table(path: Path) -> dict[str, Any]:
 def read_text(path: Path) -> str:
     """The text of a recipe file, with or without a byte order mark."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return regular(path, SETTINGS).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

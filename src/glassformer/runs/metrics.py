@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from glassformer.errors import RunError, TrainingError
+from glassformer.files import regular
 from glassformer.runs.board import Board, open_board
 from glassformer.tasks.run import Run
 from glassformer.writing import write_text
@@ -78,7 +79,7 @@ def recording(folder: Path, after: int, listener: Log) -> Iterator[Recorder]:
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """All measurements of a run, in their order, but for lines that were cut off or damaged."""
     path = folder / METRICS
-    return _records(path.read_bytes()) if path.exists() else []
+    return _records(regular(path).read_bytes()) if path.exists() else []
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def new_metrics(folder: Path, cursor: str = "") -> NewMetrics:
     place, _, check = cursor.partition("-")
     begin = int(place) if place.isdecimal() else 0
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             file.seek(max(0, begin - CHECKED))
             before = file.read(min(begin, CHECKED))
             anew = not begin or _checksum(before) != check

@@ -28,6 +28,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from glassformer.errors import ConfigurationError, InputError, RunError, TrainingError
+from glassformer.files import regular
 from glassformer.search.texts import Passage
 from glassformer.tasks.run import Progress, Run
 from glassformer.writing import check_free, damage, filling, read_json, write_checksums, write_json
@@ -122,9 +123,9 @@ def read_index(folder: Path) -> Index:
     if (wrong := damage(folder)) is not None:
         raise RunError(f"{folder} is damaged: {wrong}; make it again with glassformer index")
     try:
-        lines = (folder / TEXTS).read_bytes().splitlines()
+        lines = regular(folder / TEXTS).read_bytes().splitlines()
         found = TypeAdapter(list[Passage]).validate_python([json.loads(line) for line in lines])
-        vectors = load_file(folder / VECTORS)["vectors"]
+        vectors = load_file(regular(folder / VECTORS))["vectors"]
     except (OSError, ValueError, KeyError, ValidationError, SafetensorError) as error:
         raise RunError(f"{folder} is damaged: {error}") from None
     if vectors.dim() != 2 or len(vectors) != len(found) or not found or vectors.dtype != torch.float32:

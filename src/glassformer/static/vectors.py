@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.errors import ConfigurationError, DataError, TrainingError
+from glassformer.files import regular
 from glassformer.static.words import Vocabulary
 from glassformer.writing import replacing
 
@@ -103,7 +104,7 @@ def write_vectors(vectors: Vectors, path: Path) -> None:
 def read_vectors(path: Path) -> Vectors:
     """Read the text format of word2vec. If a word occurs twice, its first vector is used, as in gensim."""
     try:
-        with path.open("rb") as file:
+        with regular(path).open("rb") as file:
             count, width = _header(file.readline(), path)
             found: dict[str, int] = {}
             numbers = bytearray()  # grows with the file: the header may be wrong

@@ -28,6 +28,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from glassformer.errors import TrainingError
+from glassformer.files import SETTINGS, regular
 from glassformer.stopping import at_the_end
 from glassformer.training.averaging import mean
 from glassformer.training.distribution import sharded, whole
@@ -59,7 +60,7 @@ class Checkpoint:
 
     def state(self) -> State:
         """The contents of state.json."""
-        return json.loads((self.path / "state.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+        return json.loads(regular(self.path / "state.json", SETTINGS).read_text("utf-8"))  # type: ignore[no-any-return]
 
     def weights(self) -> dict[str, Tensor]:
         """The weights for use: the moving average if it was saved, else the trained weights."""

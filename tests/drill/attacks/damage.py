@@ -7,6 +7,7 @@ text that people may edit (recipes, JSON) may be used as it says, if it says som
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -141,9 +142,12 @@ def _damages(path: Path) -> Iterator[tuple[str, Damage]]:
     yield "gone", lambda file, rng: file.unlink()
     yield "folder", _folder
     yield "loop", _loop
+    yield "pipe", _pipe
     yield "utf16", _rewrite(lambda data, rng: data.decode(errors="replace").encode("utf-16"))
     for number in range(FLIPS):
         yield f"flip{number}", _flip
+    if path.suffix in (".json", ".toml"):
+        yield "huge", _huge
     if path.suffix == ".json":
         for number, (place, _) in enumerate(_places(json.loads(path.read_text(encoding="utf-8")))):
             if number < 60:
@@ -173,6 +177,17 @@ def _folder(file: Path, rng: Random) -> None:
 def _loop(file: Path, rng: Random) -> None:
     file.unlink()
     file.symlink_to(file.name)
+
+
+def _pipe(file: Path, rng: Random) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def _huge(file: Path, rng: Random) -> None:
+    """A terabyte of zeros after what it holds, which takes no room on the disk."""
+    with file.open("ab") as opened:
+        opened.truncate(1 << 40)
 
 
 def _flip(file: Path, rng: Random) -> None:

@@ -19,6 +19,7 @@ from glassformer.cli.app import USE, app
 from glassformer.cli.choosing import RUNS
 from glassformer.cli.options import AsJson, path_of
 from glassformer.errors import InputError
+from glassformer.files import SETTINGS, regular
 from glassformer.locking import held
 from glassformer.writing import IMPORT, RUN_FILES, is_run
 
@@ -117,12 +118,12 @@ def _listed(folder: Path) -> Listed:
 
 def _read(folder: Path, found: Listed) -> None:
     """Fill in what the files of a run tell."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = json.loads(regular(folder / "config.json", SETTINGS).read_text(encoding="utf-8"))
     weights = sorted(folder.glob("checkpoints/step-*/model.safetensors"))
     if found.state == "imported":
         found.family = config["model_type"]
     else:
-        recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8"))
+        recipe = tomllib.loads(regular(folder / "recipe.toml", SETTINGS).read_text(encoding="utf-8"))
         train = recipe.get("train", {})
         found.family, found.task = config["model"]["family"], recipe.get("task", {}).get("kind")
         found.watch = train.get("watch", "loss")
@@ -130,7 +131,7 @@ def _read(folder: Path, found: Listed) -> None:
             found.steps = train.get("steps")
         _read_progress(folder, found)
         if weights:
-            state = json.loads(weights[-1].with_name("state.json").read_text(encoding="utf-8"))
+            state = json.loads(regular(weights[-1].with_name("state.json"), SETTINGS).read_text(encoding="utf-8"))
             found.step, found.steps = max(found.step or 0, state["step"]), state.get("steps") or found.steps
     if (folder / "model.safetensors").is_file():
         weights.append(folder / "model.safetensors")
@@ -151,7 +152,7 @@ def _read_progress(folder: Path, found: Listed) -> None:
 
 def _parameters(path: Path) -> int:
     """The number of weights in a file of tensors, by its header; a file that was cut off is refused."""
-    with path.open("rb") as file:
+    with regular(path).open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > path.stat().st_size:
             raise ValueError(f"{path} is cut off")

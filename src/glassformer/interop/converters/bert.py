@@ -51,7 +51,8 @@ CLASS_HEADS = {
 
 
 def _refine_bert(config: Config, names: Collection[str], arguments: dict[str, Any]) -> None:
-    arguments["classes"] = label_count(config)
+    if arguments["answer"] in ("classes", "tags"):
+        arguments["classes"] = label_count(config)
     arguments["pooler"] = arguments["answer"] == "vectors" and any("pooler." in name for name in names)
 
 

@@ -32,7 +32,7 @@ def _refine(config: Config, names: Collection[str], arguments: dict[str, Any]) -
     name = "gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-")
     arguments["activation"] = activation(config.get("dense_act_fn", name), "dense_act_fn")
     arguments["gated"] = config.get("is_gated_act", kind.startswith("gated-"))
-    arguments["scaled"] = config.get("scale_decoder_outputs", arguments["tie_output"])
+    arguments["scaled"] = bool(config.get("scale_decoder_outputs", arguments["tie_output"]))  # null is false
     arguments["tie_output"] = "lm_head.weight" not in names  # what the config says depends on the version
 
 

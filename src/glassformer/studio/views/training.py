@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from glassformer.files import SETTINGS, regular
 from glassformer.looking.answer import Answer, Array
 from glassformer.runs.folder import LOCK, RECIPE
 from glassformer.runs.looks import look_steps
@@ -60,7 +61,7 @@ def _state(folder: Path) -> dict[str, Any]:
 def _asked(folder: Path) -> dict[str, Any]:
     """What the recipe asked for: how many steps, which score was watched, which texts were looked at."""
     try:
-        recipe = tomllib.loads((folder / RECIPE).read_text(encoding="utf-8"))
+        recipe = tomllib.loads(regular(folder / RECIPE, SETTINGS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         recipe = {}
     train, look = recipe.get("train", {}), recipe.get("look", {})

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from glassformer.data.examples import BadRow, Pixels, open_image
+from glassformer.data.examples import BadRow, Pixels, check_pixels, open_image, too_large
 from glassformer.errors import InputError
 from glassformer.files import check_file
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 MODES = {1: "L", 3: "RGB"}
 LARGE, ONE = 1 << 24, Lock()  # images of more pixels are read by one thread at a time, for the sake of memory
 MOST_FRAMES = 10_000  # of an animation
+MOST_FILMED = 1 << 31  # pixels in all images of an animation: to read one, those before it are unpacked
 DATA_URL = re.compile(r"data:image/(?:png|jpeg);base64,([A-Za-z0-9+/=]*)")
 SENT, MOST_LETTERS = ("PNG", "JPEG"), 8 << 20  # what a page may send: formats, and letters of base64
 DEEP = 257  # between shades of 16 bits and of 8: 65,535 is 255
@@ -70,9 +71,12 @@ def _read(
             for number in evenly(_count(image, name) if most > 1 else 1, most):
                 if number:
                     image.seek(number)
+                    check_pixels(image, name)  # it may be larger than the first
                 image.load()
                 found.append(fitted(ImageOps.exif_transpose(image), task, name))
             return found
+    except Image.DecompressionBombError:
+        raise too_large(name) from None
     except UnidentifiedImageError:
         raise InputError(f"{name}: is no image of a known format") from None
     except (SyntaxError, ValueError, EOFError) as error:
@@ -83,10 +87,13 @@ def _read(
 
 
 def _count(image: Image.Image, name: str) -> int:
-    """How many images an animation has; one with very many is refused."""
+    """How many images an animation has; one with very many of them, or of their pixels, is refused."""
     count = int(getattr(image, "n_frames", 1))
     if count > MOST_FRAMES:
         raise InputError(f"{name}: has {count:,} images: a film has at most {MOST_FRAMES:,}")
+    if count * image.width * image.height > MOST_FILMED:
+        size = f"{count:,} images of {image.width} x {image.height} pixels"
+        raise InputError(f"{name}: has {size}: a film has at most {MOST_FILMED:,} pixels: make it smaller or shorter")
     return count
 
 
