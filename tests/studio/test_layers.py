@@ -69,6 +69,7 @@ def test_patching_brings_back_what_the_library_says(client: TestClient, trained:
     assert found.header["points"] == expected.points
     if over == "positions":
         assert found.header["labels"] == [name(label) for label in expected.labels]
+        assert (found.header["stack"], found.header["words"]) == ("encoder", [[0], [1], [2]])
         assert found.arrays["effects"][:, 1].max() > 0.9  # the word itself carries it
 
 

@@ -30,6 +30,7 @@ from glassformer.looking.analyses import (
 from glassformer.looking.answer import Answer
 from glassformer.looking.patching import preference
 from glassformer.looking.plots.choosing import name
+from glassformer.looking.points import stack_of
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
 from glassformer.studio.views.passes import follows, forced_of, tells_numbers, trace_of, written_of
@@ -232,11 +233,14 @@ def patched(run: Any, options: Patching) -> Answer:
     metric = preference(token, None if whole else options.position, options.against)
     clean, corrupt = item_of(run, options.text), item_of(run, options.other)
     found = patching(run, clean, corrupt, metric, options.over, None, written_of(run, options))
+    forced, stack = forced_of(run, options), stack_of(found.points[0])
     return Answer(
         {
             "points": found.points,
             "labels": [name(each) for each in found.labels],
             "over": found.over,
+            "stack": stack,
+            "words": forced.words[stack][0] if stack in forced.words else [],
             "clean": found.clean,
             "corrupt": found.corrupt,
         },
