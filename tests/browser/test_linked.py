@@ -118,6 +118,15 @@ def test_a_link_that_is_wrong_breaks_nothing(browser: Browser, studio: str, how:
         expect(page.locator(".output bdi")).not_to_be_empty()
 
 
+def test_changes_that_a_model_refuses_can_be_undone(browser: Browser, studio: str) -> None:
+    how = {"off": [{"kind": "decoder.cross", "layer": 9, "head": 9}]}  # of another model
+    with visited(browser, at(studio, "copy", "a b c d", options=json.dumps({"how": how})), refused=True) as page:
+        expect(page.locator(".notice.shown")).to_contain_text("There is no head 9 in layer 9 of decoder.cross.")
+        page.get_by_role("button", name="Undo all changes").click()
+        expect(page.locator(".words").first).to_be_visible()
+        expect(page.locator(".notice.shown")).to_have_count(0)
+
+
 def test_a_view_that_cannot_be_drawn_says_so_and_begins_again(browser: Browser, studio: str) -> None:
     options = json.dumps({"positions": {"layer": -1}})
     with visited(browser, at(studio, "copy", "a b c d", view="positions", options=options)) as page:

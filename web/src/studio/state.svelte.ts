@@ -58,7 +58,7 @@ export class Studio {
   notice = $state<string | null>(null); // one sentence: what could not be done
   busy = $state(0); // questions that are not answered yet
   themeChoice = $state<ThemeChoice>("system");
-  private blamed: { asker: string; shown: string; text: string } | null = null; // what the notice is about
+  private blamed: { asker: string; shown: string; text: string } | null = $state.raw(null); // what the notice is about
   private readonly dark = new MediaQuery("(prefers-color-scheme: dark)");
   readonly theme: "light" | "dark" = $derived(
     this.themeChoice === "system" ? (this.dark.current ? "dark" : "light") : this.themeChoice,
@@ -171,6 +171,11 @@ export class Studio {
     } finally {
       this.busy -= 1;
     }
+  }
+
+  // Whether it was refused while something is changed that can be undone.
+  get refused(): boolean {
+    return this.blamed !== null && Object.keys(this.how).length > 0;
   }
 
   // Say what could not be done; it stays until who asked gets an answer, or something else is looked at.
