@@ -18,7 +18,10 @@ from .serving import served, visited
 from .test_faces import at
 
 RUNS = ("copy", "bart", "images", "captioning", "gpt2", "llama")
-LONG = "Where is the old station, and when does the next train to the sea leave in the summer, if you happen to know?"
+LONG = [  # the longest word stands far from the beginning
+    "Where is the old station, and when does the next train to the sea leave in the summer, if you happen to know?",
+    "I saw him, as he was on his way to the shop at the end of the road, and I asked him about independence.",
+]
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +157,8 @@ def test_heads_that_see_an_image_are_switched_off(browser: Browser, studio: str,
         expect(page.locator(".explain").first).to_contain_text("the class token reads a patch")
 
 
-def test_the_word_that_is_pointed_at_first_is_in_sight(browser: Browser, studio: str) -> None:
-    with visited(browser, at(studio, "en-de", LONG)) as page:
+@pytest.mark.parametrize("text", LONG)
+def test_the_word_that_is_pointed_at_first_is_in_sight(browser: Browser, studio: str, text: str) -> None:
+    with visited(browser, at(studio, "en-de", text)) as page:
+        page.locator("main[aria-busy=false]").wait_for()
         expect(page.locator(".rows .own")).to_be_in_viewport(ratio=1)

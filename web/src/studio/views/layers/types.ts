@@ -20,6 +20,7 @@ export interface Lens {
   whole: boolean; // one answer for the whole text
   places: string[]; // what is read at each place of the output
   total: number;
+  leaves_out: boolean; // the text is short enough to leave each of its tokens out
   chosen: { id: number; text: string }[]; // what was written there, or is likeliest
   candidates: Likely[][];
   stack: string;
