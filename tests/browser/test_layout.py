@@ -50,7 +50,7 @@ PAINTING = """async code => {
   const pixel = canvases[7].getContext("2d").getImageData(3, 5, 1, 1).data[0];
   return [best.reduce((sum, each) => sum + each), pixel === Math.floor(weights[5 * 512 + 3] * 255 + 0.5)];
 }"""
-TRANSPILE = """const ts = require("typescript"), text = require("fs").readFileSync("src/colours.ts", "utf8");
+TRANSPILE = """const ts = require("typescript"), text = require("fs").readFileSync(process.argv[1], "utf8");
 process.stdout.write(ts.transpileModule(text, {compilerOptions: {target: "es2022", module: "es2022"}}).outputText);"""
 
 
@@ -88,11 +88,27 @@ def test_there_is_one_type_scale_and_no_title_is_broken(browser: Browser, studio
             assert page.evaluate(BROKEN) == []
 
 
-def test_48_heads_of_512_tokens_are_painted_in_40_milliseconds(browser: Browser) -> None:
+def module(path: str) -> str:
+    """A module of the page that imports no other, as JavaScript."""
     node = shutil.which("node")
     if node is None or not (WEB / "node_modules" / "typescript").is_dir():
         pytest.skip("there is no Node, or what web/ needs is not installed: make setup")
-    code = subprocess.run([node, "-e", TRANSPILE], cwd=WEB, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    command = [node, "-e", TRANSPILE, path]
+    return subprocess.run(command, cwd=WEB, capture_output=True, text=True, check=True).stdout  # noqa: S603
+
+
+def test_ticks_of_a_chart_have_as_many_digits_as_tell_them_apart(browser: Browser) -> None:
+    page = browser.new_page()
+    ticks = """async ([code, values]) =>
+      (await import(URL.createObjectURL(new Blob([code], {type: "text/javascript"})))).ticks(values)"""
+    code = module("src/studio/training/curves.ts")
+    assert page.evaluate(ticks, [code, [1, 1.005, 1.01, 1.015]]) == ["1", "1.005", "1.01", "1.015"]
+    assert page.evaluate(ticks, [code, [0, 0.5, None, 2000]]) == ["0", "0.5", "", "2,000"]
+    page.close()
+
+
+def test_48_heads_of_512_tokens_are_painted_in_40_milliseconds(browser: Browser) -> None:
+    code = module("src/colours.ts")
     page = browser.new_page()
     milliseconds, is_right = min(page.evaluate(PAINTING, code) for _ in range(3))
     page.close()

@@ -106,9 +106,10 @@ def test_two_runs_side_by_side(browser: Browser, studio: str, every_task: EveryT
     with visited(browser, at(studio, "copy", "a b c d", view="compare", options=options), 390, 844, "dark") as page:
         expect(page.locator(".output p")).to_have_text([" ".join(text.split()) for text in found.outputs])
         cells = [cell.inner_text() for cell in page.locator("section table td").all()]
-        assert cells == [f"{value:.2f}" for score in found.scores for value in (score.first, score.second)]
+        values = [value for score in found.scores for value in (score.first, score.second)]
+        assert cells == [f"{value:.2f}".replace("-", "−") for value in values]
         assert found.diverges is not None
-        expect(page.locator(".streams .first .point")).to_have_text(found.diverges.point)
+        expect(page.locator(".streams .first .point")).to_have_text(found.diverges.point.replace(".", " "))
         assert page.locator(".streams li").count() == len(found.streams)
         pairs = [pair for pair in found.heads if pair.kind == "decoder.cross"]
         shown = [float(each.inner_text()) for each in page.locator(".grid .row button").all()]

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 import glassformer as gf
+from every_task import EveryTask
 from glassformer.errors import InputError
-from glassformer.looking.comparing import Comparison, compare
+from glassformer.looking.comparing import Comparison, compare, compare_items
 from glassformer.tasks.translation import Translator
 
 TEXT = "a b c d"
@@ -92,6 +93,39 @@ def test_outputs_that_were_cut_are_compared_as_others_are() -> None:
     assert found.notes == []
     assert found.streams[-1].point == "decoder.output"
     assert [score.first for score in found.scores] == [score.second for score in found.scores]
+
+
+def test_language_models_are_compared_in_what_they_write_after_the_text(every_task: EveryTask) -> None:
+    runs, text = (every_task("gpt2"), every_task("llama")), "the red"
+    found = compare(*runs, text)
+    outputs = [each.text.removeprefix(text) for run in runs for each in run.generate([text], 20)]
+    assert list(found.outputs) == outputs
+    assert all(found.outputs)
+    assert [each.what for each in found.scores] == ["the text"]
+
+
+def test_a_text_that_leaves_no_room_is_compared_all_the_same(every_task: EveryTask) -> None:
+    run = every_task("gpt2")
+    found = compare(run, run, "the red hen says " * 7 + "the red hen")
+    assert found.outputs == ("", "")
+    assert found.notes == ["a prompt of 32 tokens leaves no room: the model reads 32 in all"]
+    assert found.streams
+
+
+@pytest.mark.parametrize(
+    ("name", "scored"), [("forecasting", []), ("tagging", []), ("images", ["the likeliest label"])]
+)
+def test_what_is_scored_is_named_and_numbers_are_not(every_task: EveryTask, name: str, scored: list[str]) -> None:
+    run = every_task(name)
+    item = run.from_page(run.suggestions()[0])
+    assert [each.what for each in compare_items(run, run, (item, item), "").scores] == scored
+
+
+def test_the_output_of_one_is_not_beside_the_text_of_the_other(every_task: EveryTask) -> None:
+    writes, goes_on = every_task("copy"), every_task("gpt2")
+    assert [each.what for each in compare(writes, goes_on, "a b").scores] == ["the first output"]
+    (score,) = compare(goes_on, writes, "a b").scores
+    assert (score.what, score.second) == ("the text", None)
 
 
 def test_a_table_holds_it_all(trained: Translator) -> None:

@@ -3,6 +3,7 @@
 import re
 import struct
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +183,18 @@ def test_the_sharpest_head_aligns_what_is_written_and_does_not_only_stare() -> N
     assert sharpest(attending(torch.ones(1, 1, 1, 1, 1))).title == "cross attention"
 
 
-def attending(layers: torch.Tensor) -> Trace:
+def test_only_words_say_which_head_is_the_sharpest() -> None:
+    written, source = ["2025", "-", "13", "end"], ["dom", ",", "13", "2025"]
+    rests = torch.tensor([0.0, 0.0, 0.0, 1.0])  # at a hyphen and at the end it reads the year once more
+    aligns = torch.stack((rests, rests, torch.tensor([0.0, 0.0, 1.0, 0.0]), rests))
+    wanders = torch.tensor([[0.8, 0.1, 0.05, 0.05], [0.1, 0.8, 0.05, 0.05], [0.0, 0.0, 1.0, 0.0], [0.2, 0.0, 0.0, 0.8]])
+    best = sharpest(attending(torch.stack((wanders, aligns)).view(1, 1, 2, 4, 4), source, written))
+    assert best.head == 1
+    signs = sharpest(attending(torch.stack((aligns, wanders)).view(1, 1, 2, 4, 4), list(".,;:"), list("-+*/")))
+    assert signs.head == 1  # all count, where there is no word
+
+
+def attending(layers: torch.Tensor, source: Sequence[str] = "wxyz", written: Sequence[str] = "abcd") -> Trace:
     """A trace of cross-attention (L, B, H, T, S)."""
     names = [f"decoder.{layer}.cross.weights" for layer in range(len(layers))]
     kept = Stored(
@@ -190,7 +202,7 @@ def attending(layers: torch.Tensor) -> Trace:
         dict.fromkeys(names, axes_of(head=2, token=None, key=None)),
         {},
     )
-    texts = {"encoder": [list("wxyz")], "written": [list("abcd")]}
+    texts = {"encoder": [list(source)], "written": [list(written)]}
     return Trace(kept, Description(shows="decoder.cross", tokens=texts))
 
 

@@ -41,6 +41,8 @@ def test_two_runs_are_compared_as_the_library_does(every_task: EveryTask) -> Non
         (each.layer, each.head, each.nearest) for each in expected.heads
     ]
     assert expected.traces is not None
+    assert said["words"] == {stack: rows[0] for stack, rows in expected.traces[0].about.words.items()}
+    assert [each["name"] for each in said["kinds"] if each["written"]] == ["decoder.cross"]
     weights: Any = expected.traces[1].attention("decoder.cross")[:, 0]
     np.testing.assert_allclose(found.arrays["b decoder.cross"] / 255, weights, atol=1 / 255)
 

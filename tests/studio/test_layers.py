@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 import glassformer as gf
 from glassformer.looking.patching import preference
 from glassformer.looking.plots.choosing import name
+from glassformer.studio.views import layers
 from glassformer.tasks.translation import Translator
 
 from .test_views import ask
@@ -69,6 +70,7 @@ def test_patching_brings_back_what_the_library_says(client: TestClient, trained:
     assert found.header["points"] == expected.points
     if over == "positions":
         assert found.header["labels"] == [name(label) for label in expected.labels]
+        assert (found.header["stack"], found.header["words"]) == ("encoder", [[0], [1], [2]])
         assert found.arrays["effects"][:, 1].max() > 0.9  # the word itself carries it
 
 
@@ -89,3 +91,17 @@ def test_what_cannot_be_said_is_refused_in_a_sentence(
 ) -> None:
     response = client.post(f"/api/ask/{view}", json={"run": "copy", "options": {"text": TEXT, **options}})
     assert (response.status_code, said in response.json()["error"]) == (status, True), response.text
+
+
+def test_what_would_take_minutes_is_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, other = "a b c a b d", "a b c a c d"  # which nobody else has asked about
+    assert ask(client, "layers", "copy", text=text).header["leaves_out"] is True
+    monkeypatch.setattr(layers, "READ", 50)
+    assert ask(client, "layers", "copy", text=f"{text} a").header["leaves_out"] is False
+    for view, options, said in (
+        ("source", {"method": "occlusion"}, "tokens out takes too long: take a shorter text, or input × gradient"),
+        ("patching", {"other": other}, "to patch each of 12 places takes too long"),
+    ):
+        response = client.post(f"/api/ask/layers.{view}", json={"run": "copy", "options": {"text": text, **options}})
+        assert (response.status_code, said in response.json()["error"]) == (400, True), response.text
+    assert ask(client, "layers.source", "copy", text=text, method="input_x_gradient").arrays == {}

@@ -11,15 +11,30 @@ export interface Token {
   side?: Pointed["side"]; // where a kind has the stack on both sides
 }
 
+// Which heads are looked at: the same in all views of a run, whatever text they show.
+export class Heads {
+  kind = $state<string | null>(null); // of attention
+  choices: Record<string, Choice> = $state({}); // by kind; without one, the sharpest head
+
+  get choice(): Choice | undefined {
+    return this.kind === null ? undefined : this.choices[this.kind];
+  }
+
+  choose(kind: string, choice: Choice) {
+    this.kind = kind;
+    this.choices[kind] = choice;
+  }
+}
+
 export class Focus {
   reading = $state<Reading | null>(null); // null: as the trace says
   form = $state<"lines" | "matrix" | null>(null);
-  kind = $state<string | null>(null);
-  choices: Record<string, Choice> = $state({}); // by kind; without one, the sharpest head
   hovered = $state<Token | null>(null);
   pinned = $state<Token | null | undefined>(undefined); // undefined: nobody has chosen yet
   beneath = $state<"entropy" | "effect">("entropy"); // the number beneath each head
   column = $state<number | null>(null); // of a matrix, beside the row that is hovered
+
+  constructor(readonly heads = new Heads()) {}
 
   // The token that is pointed at, if nobody has pinned one a given one.
   token(otherwise: Token | null): Token | null {
@@ -60,6 +75,14 @@ export function converted(token: Token, to: Reading, groups: Groups): Token {
   if (words === undefined) return token;
   const place = to === "pieces" ? (words[token.place]?.[0] ?? 0) : words.findIndex((pieces) => pieces.includes(token.place));
   return { ...token, place: Math.max(0, place) };
+}
+
+// What all views point at, for a table whose tokens are pieces; and a token of such a table, as the views count it.
+export function inPieces(token: Token | null, focus: Focus, groups: Groups): Token | null {
+  return token && focus.reading !== "pieces" ? converted(token, "pieces", groups) : token;
+}
+export function fromPieces(token: Token, focus: Focus, groups: Groups): Token {
+  return focus.reading === "pieces" ? token : converted(token, "words", groups);
 }
 
 // A token as a kind of attention has it: on which side, and where. What is written at one step is read at the next.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from glassformer.errors import InputError
 from glassformer.looking.patching import Forced
 from glassformer.looking.points import layer_of, points, tells_numbers
 from glassformer.looking.recording import record
@@ -25,6 +26,7 @@ from glassformer.looking.trace import Description, Trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+WRITTEN = 20  # tokens at most that a run writes after a text
 SAME = 1e-4  # a difference up to which two streams are the same: that of another order of summing
 STREAM = ("embedding", "after", "output")
 
@@ -119,7 +121,7 @@ def compare_items(one: Any, two: Any, items: tuple[Any, Any], text: str) -> Comp
     ours, theirs = _recorded(one, forced), _recorded(two, other)
     if alike[0] != alike[1]:
         ours, theirs = (trace.words() if trace.about.words else trace for trace in (ours, theirs))
-    outputs = _output(one, items[0]), _output(two, items[1])
+    outputs = _output(one, items[0], notes), _output(two, items[1], notes)
     stack = next(iter(forced.tokens))
     return Comparison(
         text,
@@ -133,9 +135,15 @@ def compare_items(one: Any, two: Any, items: tuple[Any, Any], text: str) -> Comp
     )
 
 
-def _output(run: Any, item: Any) -> str:
-    """What a run answers."""
-    return str(run.look(item, keep=points(run)[:1]).output)
+def _output(run: Any, item: Any, notes: list[str]) -> str:
+    """What a run answers, or writes after a text."""
+    if not run.extends:
+        return str(run.look(item, keep=points(run)[:1]).output)
+    try:
+        return str(run.look(item, keep=points(run)[:1], length=WRITTEN).output)
+    except InputError as error:  # there is no room after the text, which can be compared all the same
+        notes.append(str(error))
+        return ""
 
 
 def _spelled(run: Any) -> list[str]:
@@ -206,18 +214,17 @@ def _weights(trace: Trace, kind: str) -> dict[tuple[int, int], Tensor]:
 
 
 def _scores(one: Any, two: Any, items: tuple[Any, Any], forced: Forced, same: bool) -> list[Scored]:
-    """How likely each output is for both; of runs that only read, how likely the text is, or the label that each gives.
-
-    What neither of them has a probability of, such as a forecast, is left out.
-    """
+    """How likely each output is for both; of language models, the text; of runs that label it, the likeliest label."""
+    theirs, ours = two.forced(items[1]), log_probability(one, forced)
     if forced.written is None:
-        what = "the text" if one.attention_kind == "decoder.self" else "its label"
-        score = Scored(what, log_probability(one, forced), log_probability(two, two.forced(items[1])))
-        return [] if score.first is score.second is None else [score]
-    found = [Scored("the first output", log_probability(one, forced), None)]
-    theirs = two.forced(items[1])
-    if same and theirs.written is not None:
-        found = [Scored("the first output", found[0].first, log_probability(two, two.forced(items[1], forced.written)))]
+        what = "the text" if one.attention_kind == "decoder.self" else "the likeliest label"
+        second = log_probability(two, theirs) if one.attention_kind == two.attention_kind else None
+        return [] if ours is second is None else [Scored(what, ours, second)]
+    found = [Scored("the first output", ours, None)]
+    if theirs.written is None:
+        return found
+    if same:
+        found = [Scored("the first output", ours, log_probability(two, two.forced(items[1], forced.written)))]
         theirs, back = two.forced(items[1], theirs.written), one.forced(items[0], theirs.written)
         return [*found, Scored("the second output", log_probability(one, back), log_probability(two, theirs))]
     return [*found, Scored("the second output", None, log_probability(two, theirs))]

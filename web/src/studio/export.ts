@@ -1,4 +1,6 @@
 // What a view shows, as files: a picture (SVG, or PNG drawn from it), and its numbers (CSV).
+import { drawControl, isControl } from "./controls";
+import { made, set, SVG, word, type Origin } from "./drawing";
 
 export type Row = (string | number | null)[];
 
@@ -10,7 +12,8 @@ export interface Offer {
 }
 
 const MARGIN = 20; // pixels around a picture
-const SVG = "http://www.w3.org/2000/svg";
+const LONGEST = 16_000; // pixels of a side that a browser can paint
+const LARGEST = 1 << 28; // pixels of a picture
 const KEPT = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "paint-order", "opacity", "font-size", "font-weight", "font-family"];
 
 export function download(name: string, content: Blob) {
@@ -30,10 +33,38 @@ export function csv(rows: Row[]): Blob {
   return new Blob([rows.map((row) => row.map(cell).join(",")).join("\n"), "\n"], { type: "text/csv" });
 }
 
-// A part of the page as a drawing: boxes, letters, lines and maps where they are, in their colours.
+// A part of the page as a drawing: boxes, letters, lines and maps where they are, in their colours. What scrolls is drawn
+// as a whole.
 export function svg(root: HTMLElement): string {
+  const boxes = [root, ...root.querySelectorAll<HTMLElement>("*")].filter(scrolls);
+  const before = boxes.map((each) => ({ style: each.style.cssText, top: each.scrollTop, left: each.scrollLeft }));
+  boxes.forEach(unroll);
+  try {
+    return drawn(root, boxes);
+  } finally {
+    boxes.forEach((each, place) => {
+      const { style, top, left } = before[place]!;
+      each.style.cssText = style;
+      each.scrollTo({ top, left, behavior: "instant" });
+    });
+  }
+}
+
+function scrolls(element: HTMLElement): boolean {
+  if (element.scrollWidth <= element.clientWidth + 1 && element.scrollHeight <= element.clientHeight + 1) return false;
+  const { overflowX, overflowY } = getComputedStyle(element);
+  return [overflowX, overflowY].some((each) => each === "auto" || each === "scroll");
+}
+
+function unroll(element: HTMLElement) {
+  const width = `${element.scrollWidth + element.offsetWidth - element.clientWidth}px`;
+  Object.assign(element.style, { overflow: "visible", maxHeight: "none", maxWidth: "none", ...(element.scrollWidth > element.clientWidth ? { width } : {}) });
+}
+
+function drawn(root: HTMLElement, boxes: HTMLElement[]): string {
   const frame = root.getBoundingClientRect();
-  const [width, height] = [frame.width + 2 * MARGIN, frame.height + 2 * MARGIN];
+  const right = Math.max(frame.right, ...boxes.map((each) => each.getBoundingClientRect().right));
+  const [width, height] = [right - frame.left + 2 * MARGIN, frame.height + 2 * MARGIN];
   const drawing = document.createElementNS(SVG, "svg");
   const paper = getComputedStyle(root.closest<HTMLElement>(".theme") ?? root).backgroundColor;
   set(drawing, { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` });
@@ -42,19 +73,16 @@ export function svg(root: HTMLElement): string {
   return new XMLSerializer().serializeToString(drawing);
 }
 
-export async function png(root: HTMLElement, scale = 2): Promise<Blob> {
+export async function png(root: HTMLElement): Promise<Blob> {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg(root))}`;
   await image.decode();
+  const { width, height } = image;
+  const scale = Math.min(2, LONGEST / Math.max(width, height), Math.sqrt(LARGEST / (width * height)));
   const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [image.width * scale, image.height * scale];
+  [canvas.width, canvas.height] = [width * scale, height * scale];
   canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);
   return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture"))), "image/png"));
-}
-
-interface Origin {
-  x: number;
-  y: number;
 }
 
 function draw(element: Element, into: SVGElement, origin: Origin) {
@@ -63,6 +91,7 @@ function draw(element: Element, into: SVGElement, origin: Origin) {
   const box = element.getBoundingClientRect();
   const at = { x: box.left - origin.x, y: box.top - origin.y };
   if (element instanceof SVGSVGElement) {
+    outline(style, into, at, box);
     const copy = styled(element);
     set(copy, { ...at, width: box.width, height: box.height });
     into.append(copy);
@@ -73,26 +102,36 @@ function draw(element: Element, into: SVGElement, origin: Origin) {
     into.append(made("image", { ...at, width: box.width, height: box.height, ...picture }));
     return;
   }
-  const ring = /^(rgb.*?\)|color\(.*?\)) 0px 0px 0px ([\d.]+)px$/.exec(style.boxShadow);
-  const filled = !/^rgba\(.*, 0\)$|^transparent$/.test(style.backgroundColor);
-  const bordered = parseFloat(style.borderTopWidth) > 0 && style.borderTopStyle !== "none" && style.borderLeftStyle !== "none";
-  if (filled || bordered || ring) {
-    const stroke = ring ? { stroke: ring[1]!, "stroke-width": 2 * Number(ring[2]) } : bordered ? { stroke: style.borderTopColor, "stroke-width": parseFloat(style.borderTopWidth) } : {};
-    const size = { width: box.width, height: box.height, rx: Math.min(parseFloat(style.borderTopLeftRadius) || 0, box.height / 2) };
-    into.append(made("rect", { ...at, ...size, fill: filled ? style.backgroundColor : "none", ...stroke }));
-  }
-  if (element instanceof HTMLInputElement || element instanceof HTMLSelectElement) return;
+  outline(style, into, at, box);
+  if (isControl(element)) return drawControl(element, style, into, at, box);
   if (style.overflowX !== "visible" && style.overflowX !== "clip") into = clipped(into, at, box);
   const turned = style.transform.startsWith("matrix") && Math.abs(new DOMMatrix(style.transform).b) > 0.01;
   for (const child of element.childNodes) {
     if (child instanceof Element) {
       if (turned) turnedText(element as HTMLElement, child, style, into, at);
       else draw(child, into, origin);
-    } else if (child instanceof Text && child.data.trim() && !turned) letters(child, style, into, origin);
+    } else if (child instanceof Text && child.data.trim() && !turned) {
+      const begins = child === element.firstChild && getComputedStyle(element, "::first-letter").textTransform === "uppercase";
+      letters(child, style, into, origin, begins);
+    }
   }
 }
 
-// What is inside of a box that scrolls, and no more than can be seen of it.
+// The box of an element: its colour, its border, or the line above it.
+function outline(style: CSSStyleDeclaration, into: SVGElement, at: Origin, box: DOMRect) {
+  const ring = /^(rgb.*?\)|color\(.*?\)) 0px 0px 0px ([\d.]+)px$/.exec(style.boxShadow);
+  const filled = !/^rgba\(.*, 0\)$|^transparent$/.test(style.backgroundColor);
+  const lined = parseFloat(style.borderTopWidth) > 0 && style.borderTopStyle !== "none";
+  const bordered = lined && style.borderLeftStyle !== "none";
+  if (lined && !bordered) into.append(made("line", { x1: at.x, x2: at.x + box.width, y1: at.y, y2: at.y, stroke: style.borderTopColor }));
+  if (filled || bordered || ring) {
+    const stroke = ring ? { stroke: ring[1]!, "stroke-width": 2 * Number(ring[2]) } : bordered ? { stroke: style.borderTopColor, "stroke-width": parseFloat(style.borderTopWidth) } : {};
+    const size = { width: box.width, height: box.height, rx: Math.min(parseFloat(style.borderTopLeftRadius) || 0, box.height / 2) };
+    into.append(made("rect", { ...at, ...size, fill: filled ? style.backgroundColor : "none", ...stroke }));
+  }
+}
+
+// What is inside of a box that hides what does not fit.
 function clipped(into: SVGElement, at: Origin, { width, height }: DOMRect): SVGElement {
   const inside = made("svg", { ...at, width, height, viewBox: `${at.x} ${at.y} ${width} ${height}` });
   into.append(inside);
@@ -100,28 +139,23 @@ function clipped(into: SVGElement, at: Origin, { width, height }: DOMRect): SVGE
 }
 
 // The lines of a text, where they are.
-function letters(text: Text, style: CSSStyleDeclaration, into: SVGElement, origin: Origin) {
+function letters(text: Text, style: CSSStyleDeclaration, into: SVGElement, origin: Origin, begins: boolean) {
   const range = document.createRange();
   const lines: { text: string; box: DOMRect }[] = [];
   for (let place = 0; place < text.length; place++) {
     range.setStart(text, place);
     range.setEnd(text, place + 1);
     const box = range.getBoundingClientRect();
-    const last = lines.at(-1);
-    if (last && Math.abs(box.top - last.box.top) < box.height / 2) last.text += text.data[place]!;
-    else if (box.width > 0) lines.push({ text: text.data[place]!, box });
+    const [last, letter] = [lines.at(-1), text.data[place]!];
+    if (box.width === 0 && /\s/.test(letter)) continue; // it is not seen
+    if (last && Math.abs(box.top - last.box.top) < box.height / 2) last.text += letter;
+    else if (box.width > 0) lines.push({ text: letter, box });
   }
+  if (begins && lines[0]) lines[0].text = lines[0].text.replace(/\S/, (letter) => letter.toUpperCase());
   for (const line of lines) {
     const x = style.direction === "rtl" ? line.box.right : line.box.left;
     into.append(word(line.text, style, { x: x - origin.x, y: line.box.top + line.box.height / 2 - origin.y }));
   }
-}
-
-function word(text: string, style: CSSStyleDeclaration, at: Origin | { transform: string }): SVGElement {
-  const font = { "font-size": style.fontSize, "font-weight": style.fontWeight, "font-family": style.fontFamily };
-  const found = made("text", { ...at, ...font, fill: style.color, "dominant-baseline": "central", direction: style.direction });
-  found.textContent = text;
-  return found;
 }
 
 // A text that is turned around a corner of its box, of which only the upright frame is known.
@@ -149,13 +183,4 @@ function styled(element: SVGElement): SVGElement {
     else if (child instanceof Text) copy.append(child.data);
   }
   return copy;
-}
-
-function made(name: string, attributes: Record<string, string | number>): SVGElement {
-  return set(document.createElementNS(SVG, name) as SVGElement, attributes);
-}
-
-function set(element: SVGElement, attributes: Record<string, string | number>): SVGElement {
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  return element;
 }

@@ -58,7 +58,7 @@ export class Studio {
   notice = $state<string | null>(null); // one sentence: what could not be done
   busy = $state(0); // questions that are not answered yet
   themeChoice = $state<ThemeChoice>("system");
-  private blamed: { asker: string; shown: string; text: string } | null = null; // what the notice is about
+  private blamed: { asker: string; shown: string; text: string } | null = $state.raw(null); // what the notice is about
   private readonly dark = new MediaQuery("(prefers-color-scheme: dark)");
   readonly theme: "light" | "dark" = $derived(
     this.themeChoice === "system" ? (this.dark.current ? "dark" : "light") : this.themeChoice,
@@ -100,11 +100,17 @@ export class Studio {
     this.run = run;
     this.about = null;
     this.text = "";
-    this.focus.forget();
-    this.focus.kind = null;
-    this.focus.choices = {};
-    this.options = options;
+    this.begin(options);
     void this.open();
+  }
+
+  // Nothing is chosen any more.
+  begin(options: Record<string, Options> = {}) {
+    this.notice = null;
+    this.focus.forget();
+    this.focus.heads.kind = null;
+    this.focus.heads.choices = {};
+    this.options = options;
   }
 
   write(text: string) {
@@ -167,15 +173,21 @@ export class Studio {
     }
   }
 
+  // Whether it was refused while something is changed that can be undone.
+  get refused(): boolean {
+    return this.blamed !== null && Object.keys(this.how).length > 0;
+  }
+
   // Say what could not be done; it stays until who asked gets an answer, or something else is looked at.
   private complain(why: string | null, asker?: string) {
     this.notice = why;
     this.blamed = asker === undefined ? null : { asker, shown: this.view, text: this.text };
   }
 
-  // The options of a view, with what was not chosen as it is by default.
+  // The options of a view, with what was not chosen, or what a link has wrong, as it is by default.
   chosen<Chosen extends Options>(view: string, defaults: Chosen): Chosen {
-    return { ...defaults, ...this.options[view] };
+    const fitting = Object.entries(this.options[view] ?? {}).filter(([name, value]) => isLike(value, defaults[name]));
+    return { ...defaults, ...Object.fromEntries(fitting) };
   }
 
   set(view: string, options: Options) {
@@ -192,8 +204,9 @@ export class Studio {
       view: this.view,
       reading: focus.reading,
       form: focus.form,
-      kind: focus.kind,
-      heads: Object.keys(focus.choices).length ? focus.choices : null,
+      kind: focus.heads.kind,
+      beneath: focus.beneath === "entropy" ? null : focus.beneath,
+      heads: Object.keys(focus.heads.choices).length ? focus.heads.choices : null,
       token: focus.pinned === undefined ? null : (focus.pinned ?? "none"),
       theme: this.themeChoice === "system" ? null : this.themeChoice,
       options: Object.values(this.options).some((each) => Object.keys(each).length) ? this.options : null,
@@ -211,13 +224,21 @@ export class Studio {
     this.view = given.get("view") ?? this.view;
     focus.reading = one("reading", ["words", "pieces"] as const) ?? null;
     focus.form = one("form", ["lines", "matrix"] as const) ?? null;
-    focus.kind = given.get("kind");
-    focus.choices = (parsed(given.get("heads")) as Record<string, Choice>) ?? {};
+    focus.heads.kind = given.get("kind");
+    focus.beneath = one("beneath", ["entropy", "effect"] as const) ?? "entropy";
+    focus.heads.choices = (parsed(given.get("heads")) as Record<string, Choice>) ?? {};
     const token = given.get("token");
     focus.pinned = token === "none" ? null : ((parsed(token) as Focus["pinned"]) ?? undefined);
     this.themeChoice = one("theme", ["light", "dark"] as const) ?? "system";
-    this.options = (parsed(given.get("options")) as Record<string, Options>) ?? {};
+    const options = Object.entries(parsed(given.get("options")) ?? {}).filter(([, each]) => isLike(each, {}));
+    this.options = Object.fromEntries(options) as Record<string, Options>;
   }
+}
+
+// Whether a value is of the same kind as another one, which may be nothing.
+function isLike(value: unknown, other: unknown): boolean {
+  if (other === null || other === undefined) return true;
+  return value !== null && typeof value === typeof other && Array.isArray(value) === Array.isArray(other);
 }
 
 function parsed(text: string | null): object | null {

@@ -11,6 +11,7 @@ from glassformer.errors import InputError
 from glassformer.looking.answer import Answer, Array, fractions
 from glassformer.looking.comparing import compare_items
 from glassformer.looking.plots.choosing import called, name
+from glassformer.looking.trace import WRITTEN, Description
 from glassformer.studio.items import item_of
 from glassformer.studio.views.view import IMAGE, Given, Options, View
 from glassformer.tasks.showing import differences
@@ -32,6 +33,7 @@ def answer(run: Any, options: Compare, other: Any) -> Answer:
         raise InputError(f'this run reads {reads[0]}, but "{options.other}" {reads[1]}: they cannot be compared')
     found = compare_items(run, other, (item_of(run, options.text), item_of(other, options.text)), "")
     outputs = (differences(*found.outputs), differences(*found.outputs[::-1]))
+    about = found.traces[0].about if found.traces else Description()
     kinds, arrays = list[dict[str, Any]](), dict[str, Array]()
     small = sum(trace.attention(kind).numel() for trace in found.traces or () for kind in trace.kinds) <= MOST
     for kind in dict.fromkeys(pair.kind for pair in found.heads):
@@ -40,7 +42,8 @@ def answer(run: Any, options: Compare, other: Any) -> Answer:
             if small:
                 arrays[f"{side} {kind}"] = fractions(trace.attention(kind)[:, 0], bits=8)  # (L, H, T, S)
         rows, columns = ([name(text) for text in axes[axis]] for axis in ("token", "key"))
-        kinds.append({"name": kind, "title": called(kind), "rows": rows, "columns": columns})
+        written = kind.endswith("cross") and WRITTEN in about.tokens
+        kinds.append({"name": kind, "title": called(kind), "rows": rows, "columns": columns, "written": written})
     return Answer(
         {
             "outputs": outputs,
@@ -50,6 +53,7 @@ def answer(run: Any, options: Compare, other: Any) -> Answer:
             "diverges": found.diverges.point if found.diverges else None,
             "heads": [asdict(each) for each in found.heads],
             "kinds": kinds,
+            "words": {stack: rows[0] for stack, rows in about.words.items() if rows},
             "notes": found.notes,
         },
         arrays,

@@ -30,7 +30,7 @@ from glassformer.looking.analyses import (
 from glassformer.looking.answer import Answer
 from glassformer.looking.patching import preference
 from glassformer.looking.plots.choosing import name
-from glassformer.looking.points import tells_numbers
+from glassformer.looking.points import stack_of, tells_numbers
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
 from glassformer.studio.views.passes import follows, forced_of, trace_of, written_of
@@ -39,6 +39,7 @@ from glassformer.studio.views.view import IMAGE, Given, View
 
 MOST = 128  # places of the output that are shown
 BEST = 5  # words of each layer and place
+READ = 1 << 18  # tokens that the model reads for one answer, over all times that it reads: some seconds of a small one
 PARTS = ("tokens", "embedding", "positions", "output", "before", "after", "logits")
 METHODS = {"input_x_gradient": input_x_gradient, "integrated_gradients": integrated_gradients, "occlusion": occlusion}
 Place = Annotated[int, Field(ge=0, le=100_000)]
@@ -84,6 +85,7 @@ def lens(run: Any, options: Output) -> Answer:
         "whole": trace["logits"][0].dim() == 1,
         "places": _places(run, trace, options),
         "total": len(logits),
+        "leaves_out": _can_read(_count(run, options), run, options),
         "chosen": [{"id": each, "text": name(names[each])} for each in wanted[:MOST]],
         "candidates": [_best(row, names) for row in logits[:MOST]],
         "stack": "decoder" if "decoder" in forced_of(run, options).tokens else "encoder",
@@ -182,8 +184,24 @@ def _token(run: Any, trace: Trace, options: Chosen) -> int:
     return follows(run, options, logits)[options.position] if options.token is None else options.token
 
 
+def _count(run: Any, asked: Output) -> int:
+    """How many tokens the model reads, in all its stacks."""
+    tokens = forced_of(run, asked).tokens
+    return sum(len(tokens[stack][0]) for stack in tokens if stack != WRITTEN)
+
+
+def _can_read(times: int, run: Any, asked: Output) -> bool:
+    """Whether the text may be read so many times for one answer: nobody else is answered meanwhile."""
+    return times * _count(run, asked) <= READ
+
+
 def source(run: Any, options: Source) -> Answer:
     """How much each word that was read speaks for a word."""
+    count = _count(run, options)
+    if options.method == "occlusion" and not _can_read(count, run, options):
+        raise InputError(
+            f"to leave each of {count:,} tokens out takes too long: take a shorter text, or input × gradient"
+        )
     trace = trace_of(run, options, ("logits",))
     whole = trace["logits"][0].dim() == 1
     more = {"steps": options.steps} if options.method == "integrated_gradients" else {}
@@ -226,18 +244,34 @@ def _said(found: Attribution, position: int, words: list[list[int]] | None) -> d
     }
 
 
+def _places_to_patch(run: Any, options: Patching) -> int:
+    """How many there are over positions: in each layer of the stack that reads the text, all tokens."""
+    names = points(run)
+    stack = stack_of(names[0])
+    layers = sum(
+        each.startswith(f"{stack}.") and each.endswith((".after", ".state")) and each.count(".") == 2 for each in names
+    )
+    return layers * len(forced_of(run, options).tokens[stack][0])
+
+
 def patched(run: Any, options: Patching) -> Answer:
     """How much of a word's probability comes back, where the other text is patched from this one."""
     trace = trace_of(run, options, ("logits",))
     whole, token = trace["logits"][0].dim() == 1, _token(run, trace, options)
     metric = preference(token, None if whole else options.position, options.against)
     clean, corrupt = item_of(run, options.text), item_of(run, options.other)
+    places = _places_to_patch(run, options)
+    if options.over == "positions" and not _can_read(places, run, options):
+        raise InputError(f"to patch each of {places:,} places takes too long: take a shorter text, or heads")
     found = patching(run, clean, corrupt, metric, options.over, None, written_of(run, options))
+    forced, stack = forced_of(run, options), stack_of(found.points[0])
     return Answer(
         {
             "points": found.points,
             "labels": [name(each) for each in found.labels],
             "over": found.over,
+            "stack": stack,
+            "words": forced.words[stack][0] if stack in forced.words else [],
             "clean": found.clean,
             "corrupt": found.corrupt,
         },

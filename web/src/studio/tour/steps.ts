@@ -22,7 +22,7 @@ const CLOSE = 6; // the step that writes the first piece of Zinssätze, which is
 function reads(studio: Studio, kind: string, form: "lines" | "matrix", token: Focus["pinned"]) {
   studio.view = "read";
   const { focus } = studio;
-  focus.kind = kind;
+  focus.heads.kind = kind;
   focus.form = form;
   focus.reading = "words";
   focus.beneath = "entropy";
@@ -34,8 +34,7 @@ function unfolds(studio: Studio, cell: object | null) {
   studio.view = "inside";
   studio.focus.reading = "pieces";
   studio.focus.pinned = { stack: "encoder", place: INTEREST };
-  studio.focus.kind = "encoder.self";
-  studio.focus.choices["encoder.self"] = { layer: 0, head: 0 };
+  studio.focus.heads.choose("encoder.self", { layer: 0, head: 0 });
   studio.set("inside", { part: "encoder.0.self", cell, row: INTEREST });
 }
 
@@ -53,7 +52,7 @@ export const STEPS: Step[] = [
       "A recurrent network would have squeezed the sentence into one state, word after word. Attention looks directly at every word, however far away.",
     ],
     shows: (studio) => {
-      studio.focus.choices["decoder.cross"] = ALIGNING;
+      studio.focus.heads.choices["decoder.cross"] = ALIGNING;
       reads(studio, "decoder.cross", "lines", { stack: "written", place: WORD });
     },
     at: ".stage",
@@ -123,7 +122,7 @@ export const STEPS: Step[] = [
       "Point at any German word to see which English words it came from. This head, the sharpest one, has found an alignment that nobody taught it.",
     ],
     shows: (studio) => {
-      studio.focus.choices["decoder.cross"] = ALIGNING;
+      studio.focus.heads.choices["decoder.cross"] = ALIGNING;
       reads(studio, "decoder.cross", "lines", { stack: "written", place: WORD });
     },
     at: ".stage",
@@ -153,7 +152,7 @@ export const STEPS: Step[] = [
       "Switch a head off, force a word, look at how a model was trained, compare two. A link under Share brings back what you see.",
     ],
     shows: (studio) => {
-      studio.focus.choices = {};
+      studio.focus.heads.choices = {};
       reads(studio, "decoder.cross", "lines", undefined);
     },
     at: "form",

@@ -148,11 +148,18 @@ export function rowsOf(courses: Course[]): (string | number)[][] {
 }
 
 // A measurement in three digits or so.
-export function digits(value: number): string {
+export function digits(value: number, precision = 3): string {
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (size >= 1000) return Math.round(value).toLocaleString("en");
-  return size < 0.0001 ? value.toExponential(1) : String(Number(value.toPrecision(3)));
+  return size < 0.0001 ? value.toExponential(precision - 2) : String(Number(value.toPrecision(precision)));
+}
+
+// The ticks of an axis, in as many digits as tell them apart.
+export function ticks(values: (number | null)[]): string[] {
+  const written = (precision: number) => values.map((value) => (value === null ? "" : digits(value, precision)));
+  const apart = (texts: string[]) => new Set(texts.filter(Boolean)).size === texts.filter(Boolean).length;
+  return [3, 4, 5, 6].map(written).find(apart) ?? written(6);
 }
 
 export function ago(seconds: number): string {

@@ -23,6 +23,11 @@ export function rowOf(rows: Rows, token: Token | null | undefined, focus: Focus,
   return row < rows.count ? row : null;
 }
 
+// A token where it is read: what is written at one step is read at the next.
+export function asRead(token: Token | null | undefined): Token | null {
+  return token?.stack === "written" ? { ...token, stack: "decoder", place: token.place + 1 } : (token ?? null);
+}
+
 // The token of a row: what is read there, or `written` there.
 export function tokenAt(rows: Rows, row: number, focus: Focus, written = false): Token {
   const stack = written && rows.written.length > 0 ? "written" : rows.stack;

@@ -1,4 +1,5 @@
 // What the server says of the layers of a model (studio/views/layers.py).
+import type { Choice } from "../../../trace";
 
 export interface Likely {
   id: number;
@@ -19,6 +20,7 @@ export interface Lens {
   whole: boolean; // one answer for the whole text
   places: string[]; // what is read at each place of the output
   total: number;
+  leaves_out: boolean; // the text is short enough to leave each of its tokens out
   chosen: { id: number; text: string }[]; // what was written there, or is likeliest
   candidates: Likely[][];
   stack: string;
@@ -52,9 +54,19 @@ export interface Source {
 export interface Effects {
   points: string[];
   labels: string[];
+  stack: string; // whose tokens the labels are, over positions
+  words: number[][]; // the positions of each word
   over: "positions" | "heads";
   clean: number;
   corrupt: number;
+}
+
+// The head that a part is, or the mean of a layer: "decoder.1.cross.2" is head 2 of the cross-attention in layer 1.
+export function headOf(part: string): { kind: string; choice: Choice } | null {
+  const found = /^(encoder|decoder)\.(\d+)\.(self|cross)(?:\.(\d+))?$/.exec(part);
+  if (found === null) return null;
+  const [, stack, layer, what, head] = found;
+  return { kind: `${stack}.${what}`, choice: { layer: Number(layer), head: head === undefined ? null : Number(head) } };
 }
 
 // A point in words: "decoder.0.cross" is "block 0, cross-attention".
