@@ -91,6 +91,21 @@ def test_commands_recipes_experiments_and_views_exist(span: str, known: dict[str
         assert re.findall(r"--what (\w+)", span)[0] in VIEWS, span
 
 
+def test_what_shows_self_attention_does_not_show_cross_attention() -> None:
+    """A translator's cross-attention is what `look` shows unless it is told otherwise."""
+    heading, checked = "", 0
+    for line in TOLD.splitlines():
+        heading = line if line.startswith("#") else heading
+        about = f"{heading} {line.partition(' | ')[0]}".lower()
+        if "self-attention" not in about or "masked" in about:
+            continue
+        for span in re.findall(r"`(glassformer look[^`]*)`", line):
+            if {*re.findall(r"--what (\w+)", span)} <= {"attention", "heads", "lines"}:
+                assert "--kind encoder.self" in span, line
+                checked += 1
+    assert checked > 5
+
+
 def test_an_experiment_that_has_landed_is_no_longer_open() -> None:
     assert not {*UNWRITTEN} & {*EXPERIMENTS}
     named = {*re.findall(r"`glassformer experiment ([a-z-]+)`", TOLD)}

@@ -167,9 +167,19 @@ def test_a_bottleneck_is_judged_by_what_it_loses_most(
     assert said in finding.measured
 
 
-@pytest.mark.parametrize(("alone", "holds"), [(2.4, True), (0.03, False)])
-def test_depth_is_judged_without_norms_too(monkeypatch: pytest.MonkeyPatch, alone: float, holds: bool) -> None:
-    losses = {residual_and_norm.PRE: 0.1, residual_and_norm.POST: 0.2, residual_and_norm.RESIDUAL: alone}
+@pytest.mark.parametrize(
+    ("alone", "norm", "holds", "told"),
+    [
+        (2.4, 2.4, True, ""),
+        (0.03, 2.4, False, "So depth trains without norms."),
+        (0.03, 0.9, False, "So depth trains without norms and without residuals."),
+    ],
+)
+def test_depth_is_judged_without_norms_too(
+    monkeypatch: pytest.MonkeyPatch, alone: float, norm: float, holds: bool, told: str
+) -> None:
+    losses = {residual_and_norm.PRE: 0.1, residual_and_norm.POST: 0.2}
+    losses |= {residual_and_norm.RESIDUAL: alone, residual_and_norm.NORM: norm}
 
     def result(setting: Any, trial: Trial) -> Any:
         name, depth, gain = setting
@@ -179,18 +189,28 @@ def test_depth_is_judged_without_norms_too(monkeypatch: pytest.MonkeyPatch, alon
     given(monkeypatch, result)
     finding = residual_and_norm.run(Trial(0), depths=(1, 2))
     assert finding.holds is holds
-    assert ("depth trains without norms" in finding.measured) is not holds
+    assert told in finding.measured
+    assert ("So depth trains" in finding.measured) is not holds
 
 
-@pytest.mark.parametrize(("gated", "holds"), [(0.5, True), (0.99, False)])
-def test_memory_is_judged_by_every_model_that_reads_step_by_step(
-    monkeypatch: pytest.MonkeyPatch, gated: float, holds: bool
+def test_what_learns_more_slowly_learns_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = list[int]()
+    monkeypatch.setattr(Trial, "learn", lambda self, name, model, draw, loss, steps, rate: taken.append(steps))
+    for name in residual_and_norm.VARIANTS:
+        residual_and_norm._trained(Trial(0), (name, 1, 1.0), 1e-3, 160, 4)
+    assert taken == [320, 480, 160, 480, 480]
+
+
+@pytest.mark.parametrize(("gated", "steps", "holds"), [(0.5, 800, True), (0.99, 560, True), (0.99, 90, False)])
+def test_memory_is_judged_by_every_model_that_reads_step_by_step_and_by_how_long_it_takes_to_learn(
+    monkeypatch: pytest.MonkeyPatch, gated: float, steps: int, holds: bool
 ) -> None:
-    def result(setting: tuple[str, int], trial: Trial) -> Any:
-        name, distance = setting
-        far = {"RNN": 0.1, "LSTM": 0.2, "GRU": gated, "Transformer": 1.0}[name]
+    def result(setting: tuple[str, int, int], trial: Trial) -> Any:
+        name, distance, most = setting
+        far = {"RNN": (0.1, most), "LSTM": (0.2, most), "GRU": (gated, steps), "Transformer": (1.0, 60)}[name]
+        right, needed = (1.0, 50) if distance == 4 else far
         row = {"model": name, "seed": trial.seed, "distance": distance, "parameters": 19000}
-        return row | {"accuracy": 1.0 if distance == 4 else far}
+        return row | {"accuracy": right, "needed": needed}
 
     given(monkeypatch, result)
     finding = long_memory.run(Trial(0), distances=(4, 36))

@@ -126,16 +126,19 @@ def test_skipping_is_judged_by_the_block_that_is_missed_least(
     assert skip_layers.run(Trial(0)).holds is holds
 
 
-@pytest.mark.parametrize(("free", "holds"), [(0.5, True), (0.97, False)])
-def test_attention_without_parameters_is_judged_by_the_best_similarity(
-    monkeypatch: pytest.MonkeyPatch, free: float, holds: bool
+@pytest.mark.parametrize(("free", "ends", "holds"), [(0.5, 1.0, True), (0.97, 1.0, False), (0.5, 0.4, False)])
+def test_attention_without_parameters_is_judged_by_the_best_similarity_and_by_its_diagonal_after_training(
+    monkeypatch: pytest.MonkeyPatch, free: float, ends: float, holds: bool
 ) -> None:
     def result(variant: tuple[str, str], trial: Trial) -> Any:
         right = free if variant == ("word before", "cosine") else 0.3 if "Q" not in variant[1] else 1.0
-        return {"numbers": {"right": right, "begins": 1.0, "ends": 1.0}, "example": np.eye(6)}
+        after = ends if variant == ("word before", "dot") else 1.0
+        return {"numbers": {"right": right, "begins": 1.0, "ends": after}, "example": np.eye(6)}
 
     given(monkeypatch, result)
-    assert free_attention.run(Trial(0)).holds is holds
+    finding = free_attention.run(Trial(0))
+    assert finding.holds is holds
+    assert ("stays the highest by cosine and dot and scaled dot." in finding.measured) is (ends == 1)
 
 
 @pytest.mark.parametrize(("one", "holds"), [(1.0, False), (0.5, True)])
@@ -155,14 +158,18 @@ def test_two_readings_need_heads_only_if_one_head_fails(
     assert ("do not need two heads" in finding.measured) is not holds
 
 
-@pytest.mark.parametrize(("far", "own", "holds"), [(0.99, 0.4, True), (0.5, 0.4, False), (0.99, 0.95, False)])
-def test_lengths_are_judged_far_beyond_training(
-    monkeypatch: pytest.MonkeyPatch, far: float, own: float, holds: bool
+@pytest.mark.parametrize(
+    ("far", "own", "steps", "holds"),
+    [(0.99, 0.4, 60, True), (0.5, 0.4, 60, False), (0.99, 0.95, 60, False), (0.99, 0.4, 40, False)],
+)
+def test_lengths_are_judged_far_beyond_training_and_efficiency_by_the_steps_it_takes(
+    monkeypatch: pytest.MonkeyPatch, far: float, own: float, steps: int, holds: bool
 ) -> None:
     def result(name: str, trial: Trial) -> Any:
-        shared = name != unseen_lengths.OWN
-        right = [1.0 if shared else 0.9] * 12 + [far if shared else own] * 84
-        return {"right": right, "parameters": 100 if shared else 1000}
+        shared = name != unseen_lengths.OWN  # within the length all are right in the end, also without sharing
+        right = [1.0] * 12 + [far if shared else own] * 84
+        size = 100 if shared else 1000
+        return {"right": right, "parameters": size, "needed": 40 if shared else steps, "losses": [(5, 1.0)]}
 
     given(monkeypatch, result)
     assert unseen_lengths.run(Trial(0)).holds is holds

@@ -45,14 +45,33 @@ def test_scores_are_sums_of_log_probabilities(run: LanguageModel) -> None:
 def test_a_language_model_classifies_without_having_been_taught(run: LanguageModel, tmp_path: Path) -> None:
     file = tmp_path / "labelled.tsv"
     file.write_text("".join(f"the old {animal}\t{said}\n" for animal, said in SAYS.items()), encoding="utf-8")
-    found = evaluate_choices(run, labelled(file, tmp_path), list(SAYS.values()), "{} says")
+    said = list(SAYS.values())
+    found = evaluate_choices(run, labelled(file, tmp_path, said), said, "{} says")
     assert found.scores.accuracy == 1
     assert found.answers[0].label == "miaow"
     assert sum(found.answers[0].probabilities.values()) == pytest.approx(1)
     with pytest.raises(InputError, match="the label 'woof' is not among the choices, which are "):
-        evaluate_choices(run, labelled(file, tmp_path), ["miaow", "moo", "cluck"], "{} says")
+        evaluate_choices(run, [("the old dog", "woof")], ["miaow", "moo", "cluck"], "{} says")
     with pytest.raises(ConfigurationError, match="has no place for the text"):
         evaluate_choices(run, [("a", "b")], ["b", "c"], "says")
+
+
+@pytest.mark.parametrize(
+    ("label", "told"),
+    [
+        ("", "the label '' is not among the choices, which are good, bad"),
+        ("god", "the label 'god' is not among the choices: did you mean good?"),
+    ],
+)
+def test_a_label_that_cannot_be_chosen_is_refused_by_line(label: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "labelled.tsv"
+    file.write_text(f"a film\tgood\nanother\t{label}\n", encoding="utf-8")
+    with pytest.raises(InputError) as refused:
+        labelled(file, tmp_path, ["good", "bad"])
+    assert str(refused.value) == f"{file}:2: {told}"
+    with pytest.raises(InputError) as refused:
+        evaluate_choices(None, [("another", label)], ["good", "bad"])
+    assert str(refused.value) == told
 
 
 def test_what_cannot_be_chosen_from_is_a_sentence(run: LanguageModel) -> None:

@@ -64,6 +64,7 @@ VARIANTS: dict[str, tuple[Residual, Callable[[int], nn.Module]]] = {
 }
 PRE, POST, RESIDUAL, NORM, NEITHER = VARIANTS
 LARGER = (PRE, RESIDUAL)  # which also begin from larger matrices
+PATIENCE = {PRE: 2, POST: 3, RESIDUAL: 1, NORM: 3, NEITHER: 3}  # times as many steps: until curves have settled
 COLOURS = {PRE: BLUE, POST: GREEN, RESIDUAL: PINK, NORM: ORANGE, NEITHER: BLACK}
 
 
@@ -96,24 +97,28 @@ def run(
     }
     fails = {name: losses[name, deep, 1.0].low > FAILED * GUESS for name in VARIANTS}
     trains = {name: losses[name, deep, 1.0].high < TRAINED * GUESS for name in VARIANTS}
+    alone = {RESIDUAL: "without norms", NORM: "without residuals", NEITHER: "without both"}
+    enough = " and ".join(told for name, told in alone.items() if trains[name])
     from_large = {
         name: ", ".join(f"{losses[name, deep, gain]:.2f} from {gain:g} times as large" for gain in gains)
         for name in LARGER
     }
     return Finding(
-        method=f"Decoders of {' and '.join(map(str, depths))} blocks learned for {steps} steps to go on with sequences "
-        f"that count up by a constant modulo {MODULUS}, from the same initialisation, each {told_rates(RATES)}; the "
-        f"loss is that of {new} new sequences, at most {WORST:g}. At {deep} blocks, residuals with and without norms "
+        method=f"Decoders of {' and '.join(map(str, depths))} blocks learned to go on with sequences that count up by "
+        f"a constant modulo {MODULUS}, from the same initialisation, each {told_rates(RATES)}; with residuals alone "
+        f"for {steps} steps, with norms before the parts as well for {PATIENCE[PRE] * steps}, the others, which learn "
+        f"more slowly, for {PATIENCE[NEITHER] * steps}. The loss is that of {new} new sequences, at most {WORST:g}. At "
+        f"{deep} blocks, residuals with and without norms "
         f"also began with matrices {' and '.join(f'{gain:g}' for gain in gains)} times as large. The gradient is that "
         "of the loss by each block's parameters before the first step. A variant trains if its loss ends below "
         f"{TRAINED:.0%} of that of guessing at every seed, and does not if it stays above {FAILED:.0%}.",
         measured=f"With {deep} blocks, where guessing has a loss of {GUESS:.2f} nats, residuals and norms before each "
-        f"part reach {losses[PRE, deep, 1.0]:.2f}, and {losses[POST, deep, 1.0]:.2f} with the norm after the sum. "
-        f"Without residuals the loss is {losses[NORM, deep, 1.0]:.2f} with norms and {losses[NEITHER, deep, 1.0]:.2f} "
-        f"without (one block alone: {losses[NORM, min(depths), 1.0]:.2f} and "
-        f"{losses[NEITHER, min(depths), 1.0]:.2f}). Without norms, residuals alone reach "
-        f"{losses[RESIDUAL, deep, 1.0]:.2f}"
-        + (": depth trains without norms. " if trains[RESIDUAL] else ". ")
+        f"part reach {losses[PRE, deep, 1.0]:.2f} in {PATIENCE[PRE] * steps} steps, and {losses[POST, deep, 1.0]:.2f} "
+        f"in {PATIENCE[POST] * steps} with the norm after the sum. Without norms, residuals alone reach "
+        f"{losses[RESIDUAL, deep, 1.0]:.2f} in {steps}. Without residuals the loss is {losses[NORM, deep, 1.0]:.2f} "
+        f"with norms and {losses[NEITHER, deep, 1.0]:.2f} without, in {PATIENCE[NEITHER] * steps} (one block alone: "
+        f"{losses[NORM, min(depths), 1.0]:.2f} and {losses[NEITHER, min(depths), 1.0]:.2f}). "
+        + (f"So depth trains {enough}. " if enough else "")
         + f"Norms matter where matrices begin too large: {from_large[PRE]} with them, {from_large[RESIDUAL]} without. "
         f"The gradient that arrives at the first block before training is {float(first[PRE]):.1g} with both and "
         f"{float(first[NEITHER]):.1g} with neither.",
@@ -141,7 +146,7 @@ def _trained(trial: Trial, setting: Setting, rate: float, steps: int, new: int) 
     name, depth, gain = setting
     model = trial.begin(_model, name, depth, gain)
     try:
-        trial.learn("", model, counting, token_loss, steps, rate)
+        trial.learn("", model, counting, token_loss, PATIENCE[name] * steps, rate)
         held, last = (mean_loss(model, draw(counting, count=new), token_loss) for draw in (trial.held_out, trial.new))
     except TrainingError:
         held = last = WORST

@@ -40,7 +40,7 @@ TOPICS, WORDS, HALF = 6, 40, 4  # topics, words of each, words of each half of a
 FIRST, MASK = TOPICS * WORDS, TOPICS * WORDS + 1  # the token in front, the mask
 SHAPE = Small(MASK + 1, width=32, heads=4, layers=2, positions=learned, length=2 * HALF + 1)
 RANK, TARGETS = 4, ("query", "key", "value", "output", "expand")
-BASE_RATE, RATES = 5e-3, (1e-3, 3e-3, 1e-2, 3e-2)
+BASE_RATE, RATES = 5e-3, (1e-3, 3e-3, 1e-2)
 SCRATCH, HEAD, LORA, FULL = WAYS = ("from scratch", "head only", f"LoRA, rank {RANK}", "all weights")
 COLOURS = dict(zip(WAYS, (ORANGE, GREY, GREEN, BLUE), strict=True))
 NEARLY = 0.05  # of the texts: so much worse is still as well

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any
 
@@ -99,16 +100,27 @@ def choose(run: Any, prompts: Sequence[str], choices: Sequence[str], progress: P
     return found
 
 
-def labelled(path: Any, base: Any) -> list[tuple[str, str]]:
-    """The texts and labels of a table: a text, a tab, its label."""
-    report = Report()
+def labelled(path: Any, base: Any, choices: Sequence[str]) -> list[tuple[str, str]]:
+    """The texts and labels of a table: a text, a tab, its label, which is one of the choices."""
+    report, found = Report(), list[tuple[str, str]]()
     source = SOURCES["tsv"](kind="tsv", train=str(path), columns=(0, 1))
-    found = [(example.cells[0], example.cells[1]) for example, _ in source.read("train", base, report)]
+    for example, place in source.read("train", base, report):
+        text, label, *_ = example.cells
+        check_label(label, choices, f"{place}: ")
+        found.append((text, label))
     if report.examples:
         raise InputError(report.examples[0])
     if not found:
         raise InputError(f"{path}: holds no example")
     return found
+
+
+def check_label(label: str, choices: Sequence[str], place: str = "") -> None:
+    """Refuse a label that cannot be chosen; `place` is where it stands."""
+    if label not in choices:
+        near = get_close_matches(label, choices, n=1)
+        known = f"did you mean {near[0]}?" if near else f"which are {', '.join(choices)}"
+        raise InputError(f"{place}the label {quoted(label)} is not among the choices{':' if near else ','} {known}")
 
 
 def evaluate_choices(
@@ -122,8 +134,8 @@ def evaluate_choices(
     known = check_choices(choices)
     if PLACE not in pattern:
         raise ConfigurationError(f"the prompt {quoted(pattern)} has no place for the text: write {PLACE} there")
-    if other := next((label for _, label in examples if label not in known), None):
-        raise InputError(f"the label {quoted(other)} is not among the choices, which are {', '.join(known)}")
+    for _, label in examples:
+        check_label(label, known)
     chosen = choose(run, [pattern.replace(PLACE, text) for text, _ in examples], known, progress)
     scores = [{each.text: each.per_token for each in one.choices} for one in chosen]
     log_p = torch.tensor([[score[text] for text in known] for score in scores]).log_softmax(dim=1)  # (N, C)

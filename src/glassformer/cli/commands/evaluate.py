@@ -95,13 +95,13 @@ def evaluate(
 def _evaluate_choices(run: Any, data: Path | None, choices: list[str], prompt: str, as_json: bool) -> None:
     """Score a language model on a labelled file, without training: it chooses among the labels."""
     from glassformer.cli.showing import bar
-    from glassformer.tasks.choosing import evaluate_choices, labelled
+    from glassformer.tasks.choosing import check_choices, evaluate_choices, labelled
 
     if not run.can("choose"):
         run.refuse("choose")
     if data is None:
         raise ConfigurationError("--choice needs --data: a TSV of texts and labels")
-    examples = labelled(data, Path.cwd())
+    examples = labelled(data, Path.cwd(), check_choices(choices))
     with bar("evaluating", len(examples)) as progress:
         found = evaluate_choices(run, examples, choices, prompt, progress)
     found.check(run.path)
