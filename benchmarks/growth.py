@@ -185,10 +185,12 @@ def draw(study: str, rows: dict[int, dict[str, dict[str, float]]], path: Path) -
         figure, (left, right) = panels(2, 7.2, 3.0)
         for axes, key, title in ((left, "tokens_per_s", "Tokens a second"), (right, "mb", "Memory, MB")):
             for name, colour in colours.items():
-                own = {value: found[name][key] for value, found in rows.items() if name in found}
+                own = {value: max(1.0, found[name][key]) for value, found in rows.items() if name in found}
                 line(axes, [*own], [*own.values()], colour, "Glassformer" if name == "ours" else name)
-            log_ticks(axes, [*rows])
+            log_ticks(axes, [*rows], [f"{value:,}" for value in rows])
             axes.set_yscale("log")
+            low, high = axes.get_ylim()
+            axes.set_ylim(low / 1.5, 1.5 * high)
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
             axes.yaxis.set_minor_locator(NullLocator())
@@ -233,7 +235,7 @@ def main() -> None:
         report[study] = rows
         if wish.figures:
             wish.figures.mkdir(parents=True, exist_ok=True)
-            draw(study, rows, wish.figures / f"growth-{study}.png")
+            draw(study, rows, wish.figures / f"growth-{study}.svg")
     print(json.dumps(report))
 
 
