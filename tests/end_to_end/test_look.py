@@ -66,6 +66,12 @@ def test_numbers_are_written_as_a_table(command: Command, tmp_path: Path, what: 
     assert file.read_text(encoding="utf-8").startswith(begins)
 
 
+def test_a_text_does_not_steer_the_terminal(command: Command, trained: Translator) -> None:
+    answer = command("look", "--run", trained.path or "", "a \x1b[31m\x9b b")
+    assert (answer.code, "\x1b" in answer.out, "\x9b" in answer.out) == (0, False, False)
+    assert "a ␛[31m� b" in answer.out
+
+
 def test_a_trace_is_kept_and_looked_at_later(command: Command, trained: Translator, tmp_path: Path) -> None:
     file = tmp_path / "x.trace"
     assert command("look", "--run", trained.path or "", "a b c", "--out", file).code == 0

@@ -68,6 +68,19 @@ def test_attention_without_a_head_is_the_sharpest_and_of_a_layer_the_sharpest_th
         assert images(figure)[0].tolist() == aligned
 
 
+def test_an_alignment_of_long_texts_stands_in_columns() -> None:
+    long = [f"{word}{number}" for number in range(10) for word in READ]
+    short, tall = cross().plot.alignment(1, 0), cross(read=long).plot.alignment(1, 0)
+    for figure, most in ((short, 3), (tall, 12)):
+        width, height = figure.get_size_inches()
+        assert width <= 9
+        assert height <= most
+    assert texts(tall) == [*long, *WRITTEN]
+    assert len(tall.axes[0].lines) == len(short.axes[0].lines) == len(WRITTEN)
+    begins = [np.asarray(line.get_ydata())[0] for line in tall.axes[0].lines]  # each at the word that is looked at
+    assert begins == pytest.approx([0, 1, 2, 3])
+
+
 def test_the_same_picture_is_the_same_file(tmp_path: Path) -> None:
     for name in ("first", "second"):
         save(cross().plot.attention(1, 0), tmp_path / f"{name}.svg")

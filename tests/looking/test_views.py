@@ -19,6 +19,7 @@ import glassformer as gf
 from glassformer.cli.commands.look import WHAT
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.looking import exporting
+from glassformer.looking.analyses import Attribution
 from glassformer.looking.exporting import check_ending, export, page, table
 from glassformer.looking.terminal import bars_text, matrix_text
 from glassformer.looking.trace import Trace
@@ -87,6 +88,23 @@ def test_gates_of_a_long_text_run_down() -> None:
     across, down = (plain(view_of("gates").text(trace, Choice(width=width))).splitlines()[2:] for width in (80, 30))
     assert [line.split()[0] for line in across[1:]] == down[0].split() == ["forget", "input", "output"]
     assert len(down) == 13
+
+
+def test_words_that_only_speak_against_an_output_are_empty_cells() -> None:
+    zeros = torch.zeros(2)
+    found = Attribution(
+        torch.tensor([[-9.0, -1.0], [-2.0, -4.0]]),
+        ["x", "y"],
+        ["a", "b"],
+        ["encoder"] * 2,
+        None,
+        zeros,
+        zeros,
+        [[0], [1]],
+        "occlusion",
+    )
+    text = plain(view_of("why").text(found, Choice())).splitlines()
+    assert [line.strip() for line in text[3:5]] == ["x", "y"]
 
 
 def test_small_maps_stand_side_by_side_as_far_as_they_fit() -> None:

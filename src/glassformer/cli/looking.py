@@ -14,7 +14,7 @@ from glassformer.errors import ConfigurationError, InputError
 from glassformer.looking import load_trace, points
 from glassformer.looking.exporting import MAPS, PICTURES, POINTED, check_ending, export, title_of
 from glassformer.looking.plots import born
-from glassformer.looking.plots.choosing import head_of
+from glassformer.looking.plots.choosing import head_of, visible
 from glassformer.looking.points import layer_of, tells_numbers
 from glassformer.looking.sentences import sentence_of
 from glassformer.looking.style import save_and_tell
@@ -163,7 +163,7 @@ def _show(view: View, thing: Any, choice: Choice, asked: Asked) -> None:
     if asked.file is None:
         picture = view.text(thing, choice)
         if isinstance(thing, Trace) and (thing.input or thing.output):
-            say(" → ".join(one_line(part) for part in (thing.input, thing.output) if part))
+            say(" → ".join(visible(one_line(part)) for part in (thing.input, thing.output) if part))
         out.print(picture, soft_wrap=True)
         return
     export(asked.file, view, thing, choice, title_of(thing))
@@ -200,7 +200,7 @@ def show_born(folder: Path | None, text: str | None, asked: Asked) -> None:
         some = [(step, trace.words() if trace.about.words else trace) for step, trace in some]
     if asked.file is None:
         picture = born_text(some, asked.kind)
-        say(texts[number])
+        say(visible(texts[number]))
         out.print(picture, soft_wrap=True)
         return
     save_and_tell(born(some, asked.kind), asked.file)

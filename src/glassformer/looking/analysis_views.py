@@ -65,7 +65,7 @@ def _why_text(found: Attribution, choice: Choice) -> str:
     against = f' and not "{found.against}"' if found.against is not None else ""
     if len(found.rows) > 1:
         title = f"A row for each word{against}: the fuller, the more its logit loses without the word above."
-        most = float(found.values[:, kept].max()) or 1.0
+        most = max(float(found.values[:, kept].max()), 0.0) or 1.0  # where nothing is lost, all is empty
         hint = "[grey58]One word, and instead of which: --word WORD --instead OTHER[/]"
         drawn = matrix_text(found.values[:, kept], names(found.rows), columns, choice.width, most)
         return f"{title}\n\n{drawn}\n\n{hint}"

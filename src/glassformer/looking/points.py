@@ -55,6 +55,7 @@ ALONE: dict[type[nn.Module], str] = {  # what a part is called that is looked at
     Recurrent: "layers",
 }
 STACKS = (Encoder, Decoder, RecurrentEncoder, RecurrentDecoder)
+WRAPPED = ("_orig_mod", "module")  # what wrappers call the model in them
 LATE = ("after", "output", "logits")  # points that a part passes after those of the parts in it
 LAYER = re.compile(r"^(.*?)\b(\d+)\b")
 
@@ -88,11 +89,17 @@ def points(model: Any) -> list[str]:
 
 
 def model_of(model: Any) -> nn.Module:
-    """The model itself, or that of a run."""
+    """The model itself, or that of a run; what `torch.compile` or a data-parallel wrapper has wrapped."""
     found = model if isinstance(model, nn.Module) else getattr(model, "model", None)
+    while (inside := next((part for name, part in _children(found) if name in WRAPPED), None)) is not None:
+        found = inside
     if not isinstance(found, nn.Module):
         raise InputError(f"a model or a run is expected to look into, not a {type(model).__name__}")
     return found
+
+
+def _children(model: Any) -> Iterator[tuple[str, nn.Module]]:
+    return model.named_children() if isinstance(model, nn.Module) else iter(())
 
 
 def tells_numbers(model: Any) -> bool:

@@ -11,6 +11,7 @@ B sentences, T tokens of a pass (of a step: its k beams), k beams, S keys, N slo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -316,8 +317,24 @@ SESSIONS: dict[nn.Module, Session] = {}  # of the models that somebody looks int
 
 
 @contextmanager
+def uncompiled() -> Iterator[None]:
+    """What was compiled runs as it is written: observers cannot be compiled."""
+    if "torch._dynamo" not in sys.modules:  # nothing was compiled
+        yield
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@contextmanager
 def session_of(model: nn.Module) -> Iterator[Session]:
     """The session of a model: the one under way, or a new one."""
+    with uncompiled(), _session_of(model) as session:
+        yield session
+
+
+@contextmanager
+def _session_of(model: nn.Module) -> Iterator[Session]:
     found = SESSIONS.get(model)
     if found is not None:
         try:

@@ -82,8 +82,9 @@ def test_every_family_has_the_schemes_of_its_parts(name: str) -> None:
 
 
 def test_what_is_not_there_is_refused() -> None:
-    with pytest.raises(InputError, match="2 positions at least"):
-        position_schemes(made(sinusoidal), length=1)
+    for length in (1, 100_000):
+        with pytest.raises(InputError, match=f"a scheme is looked at over 2 to 4,096 positions, not {length:,}: each"):
+            position_schemes(made(sinusoidal), length=length)
     with pytest.raises(InputError, match='no stack "decoder"'):
         position_schemes(FAMILIES["bert"].model(), "decoder")
 

@@ -157,6 +157,7 @@ def test_the_sum_holds_for_any_token(token: int, position: int, sentence: int) -
         ("gpt2", {}, lambda m, t: analyses.logit_attribution(m, t, 99), "there is no token 99: the logits are of 0 to"),
         ("gpt2", {}, lambda m, t: analyses.logit_lens(m, t).top(99), "there are 23 tokens to choose from, not 99"),
         ("gpt2", {}, lambda m, t: analyses.additions(t, "encoder"), "additions needs what the parts of encoder give, "),
+        ("lstm", {}, lambda m, t: analyses.additions(t), "additions needs what the parts of decoder give, which this "),
         (
             "gpt2",
             {"heads": 1},

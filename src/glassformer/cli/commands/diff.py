@@ -58,9 +58,10 @@ def diff(
 
 def _say(found: Comparison, names: list[str]) -> None:
     from glassformer.cli.showing import say
+    from glassformer.looking.plots.choosing import visible
 
     for line in _lines(found, names):
-        say(line)
+        say(visible(line))
 
 
 def _lines(found: Comparison, names: list[str]) -> list[str]:

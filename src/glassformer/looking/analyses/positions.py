@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+MOST = 4_096  # positions
+
+
 @dataclass(frozen=True)
 class PositionScheme:
     """How one stack knows the order: what is added, turned or subtracted at each place, and what that is worth."""
@@ -58,8 +61,10 @@ def position_schemes(model: Any, stack: str = "encoder", length: int = 64) -> li
 
     None, if the stack has no scheme: recurrent layers count by reading, and without order there is nothing to know.
     """
-    if length < 2:
-        raise InputError(f"a scheme is looked at over 2 positions at least, not {length}")
+    if not 2 <= length <= MOST:
+        raise InputError(
+            f"a scheme is looked at over 2 to {MOST:,} positions, not {length:,}: each is compared with all"
+        )
     inside: Any = getattr(model_of(model), stack, None)
     if inside is None:
         raise InputError(f'there is no stack "{stack}" in this model')

@@ -51,7 +51,8 @@ def additions(trace: Trace, stack: str = "decoder", sentence: int = 0) -> Additi
     A cosine below 0 says that a part takes away what is there. With post-norm, what is added is normalised
     afterwards together with the stream.
     """
-    names = [name for name in trace.names if name.startswith(f"{stack}.") and name.endswith(".output")]
+    ends = tuple(f".{part}.output" for part in ("self", "cross", "ff"))  # and no gate of that name
+    names = [name for name in trace.names if name.startswith(f"{stack}.") and name.endswith(ends)]
     names = [name for name in names if layer_of(name) is not None]
     if not names:
         raise InputError(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDEST = 12.0  # inches
+LETTER, COLUMN = 0.115, 9.0  # inches of a letter of a text, and of the longest text that can be read in a column
 FAINT = 0.04  # weights below are no line
 SHOWN = 6  # steps of a training
 MOST_SMALL = 300  # tokens on a side of a plot without names
@@ -123,19 +124,10 @@ def heads(trace: Trace, kind: str | None, sentence: int) -> Figure:
 
 def lines(trace: Trace, layer: int | None, head: int | None, kind: str | None, sentence: int) -> Figure:
     """Two columns of tokens, and lines between them as thick as the weights."""
-    from matplotlib.figure import Figure
-
     found = head_of(trace, layer, head, kind, sentence)
     check_size(len(found.rows), len(found.columns))
-    tall = max(len(found.rows), len(found.columns))
     with chart_style([*found.rows, *found.columns, trace.input, trace.output]):
-        figure = Figure(figsize=_within(5.2, 1.0 + 0.32 * tall), layout="constrained")
-        axes = figure.subplots()
-        left, right = (_places(len(names), tall) for names in (found.columns, found.rows))
-        for place, name in zip(left, found.columns, strict=True):
-            axes.text(-0.04, place, name, ha="right", va="center", fontsize=11, parse_math=False)
-        for place, name in zip(right, found.rows, strict=True):
-            axes.text(1.04, place, name, ha="left", va="center", fontsize=11, parse_math=False)
+        figure, axes, left, right = _columns(found.columns, found.rows)
         for row, weights in enumerate(found.weights.tolist()):
             for column, weight in enumerate(weights):
                 if weight >= FAINT:
@@ -148,12 +140,26 @@ def lines(trace: Trace, layer: int | None, head: int | None, kind: str | None, s
                         marker="",
                         solid_capstyle="round",
                     )
-        axes.set(xlim=(-0.75, 1.75), ylim=(tall - 0.4, -1.2))
-        axes.axis("off")
         axes.text(-0.04, -0.95, "is read", ha="right", color=GREY)
         axes.text(1.04, -0.95, "is written" if ".cross" in f".{found.name}" else "reads", ha="left", color=GREY)
         _title(figure, found.title, trace)
     return figure
+
+
+def _columns(left: Sequence[str], right: Sequence[str]) -> tuple[Figure, Any, list[float], list[float]]:
+    """A figure with names in two columns, at x = 0 and 1, and how far down each of them stands."""
+    from matplotlib.figure import Figure
+
+    tall = max(len(left), len(right))
+    figure = Figure(figsize=_within(5.2, 1.0 + 0.32 * tall), layout="constrained")
+    axes = figure.subplots()
+    places = [_places(len(names), tall) for names in (left, right)]
+    for names, downs, x, side in zip((left, right), places, (-0.04, 1.04), ("right", "left"), strict=True):
+        for name, down in zip(names, downs, strict=True):
+            axes.text(x, down, name, ha=side, va="center", fontsize=11, parse_math=False)
+    axes.set(xlim=(-0.75, 1.75), ylim=(tall - 0.4, -1.2))
+    axes.axis("off")
+    return figure, axes, places[0], places[1]
 
 
 def _places(count: int, tall: int) -> list[float]:
@@ -180,28 +186,47 @@ def alignment(trace: Trace, layer: int | None, head: int | None, kind: str | Non
 
 
 def linked(rows: Sequence[str], columns: Sequence[str], links: Sequence[tuple[int, int, float]], title: str) -> Figure:
-    """Two lines of text with links (row, column, weight) between them, as wide as the weight."""
-    from matplotlib.figure import Figure
-
+    """Two lines of text with links (row, column, weight) between them, as wide as the weight; long ones in columns."""
     check_size(len(rows), len(columns))
+    weak = "; orange: less than half of the weight" if any(weight < HALF for *_, weight in links) else ""
     with chart_style([*rows, *columns]):
         above, below = (_spaced(names) for names in (columns, rows))
         width = max(above[-1][1], below[-1][1])
-        figure = Figure(figsize=_within(max(0.115 * width, 5.6), 2.3), layout="constrained")
-        axes = figure.subplots()
-        shift = [(width - each[-1][1]) / 2 for each in (above, below)]
-        tops, bottoms = ([a + (b - a) / 2 + s for a, b in each] for each, s in zip((above, below), shift, strict=True))
-        for names, places, height in ((columns, tops, 1.0), (rows, bottoms, 0.0)):
-            for name, place in zip(names, places, strict=True):
-                axes.text(place, height, name, ha="center", va="center", fontsize=11.5, parse_math=False)
-        for row, column, weight in links:
-            colour = BLUE if weight >= HALF else ORANGE
-            down, across = _curve((0.14, bottoms[row]), (0.86, tops[column]))
-            axes.plot(across, down, color=colour, linewidth=0.6 + 3 * weight, alpha=0.85, marker="")
-        axes.set(xlim=(-1, width + 1), ylim=(-0.25, 1.25))
-        axes.axis("off")
-        weak = "; orange: less than half of the weight" if any(weight < HALF for *_, weight in links) else ""
+        if LETTER * width <= COLUMN:
+            figure = _in_lines(rows, columns, links, width)
+        else:
+            figure, axes, left, right = _columns(columns, rows)
+            for row, column, weight in links:
+                axes.plot(*_curve((0, left[column]), (1, right[row])), **_link(weight))
         _title(figure, f"{title}{weak}")
+    return figure
+
+
+def _link(weight: float) -> dict[str, Any]:
+    """How a link is drawn."""
+    colour = BLUE if weight >= HALF else ORANGE
+    return {"color": colour, "linewidth": 0.6 + 3 * weight, "alpha": 0.85, "marker": ""}
+
+
+def _in_lines(
+    rows: Sequence[str], columns: Sequence[str], links: Sequence[tuple[int, int, float]], width: float
+) -> Figure:
+    """Two lines of text, so many letters wide, with links between them."""
+    from matplotlib.figure import Figure
+
+    above, below = (_spaced(names) for names in (columns, rows))
+    figure = Figure(figsize=_within(max(LETTER * width, 5.6), 2.3), layout="constrained")
+    axes = figure.subplots()
+    shift = [(width - each[-1][1]) / 2 for each in (above, below)]
+    tops, bottoms = ([a + (b - a) / 2 + s for a, b in each] for each, s in zip((above, below), shift, strict=True))
+    for names, places, height in ((columns, tops, 1.0), (rows, bottoms, 0.0)):
+        for name, place in zip(names, places, strict=True):
+            axes.text(place, height, name, ha="center", va="center", fontsize=11.5, parse_math=False)
+    for row, column, weight in links:
+        down, across = _curve((0.14, bottoms[row]), (0.86, tops[column]))
+        axes.plot(across, down, **_link(weight))
+    axes.set(xlim=(-1, width + 1), ylim=(-0.25, 1.25))
+    axes.axis("off")
     return figure
 
 

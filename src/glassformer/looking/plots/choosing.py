@@ -17,6 +17,7 @@ from glassformer.looking.trace import Trace
 
 MOST = 80  # tokens on a side of a plot with names
 LONGEST = 18  # letters of a name
+CONTROL, PICTURES = re.compile(r"[\x00-\x1f\x7f-\x9f]"), 0x2400  # Unicode has a picture of each from there on
 LEFT, ISOLATE, END = "\u200e", "\u2068", "\u2069"  # marks of direction: left to right; a text of its own; its end
 
 
@@ -104,10 +105,15 @@ def names(labels: list[str]) -> list[str]:
 
 def name(label: object) -> str:
     """A token as a plot writes it; a dot in front is a space."""
-    text = re.sub(r"[\n\r]", "↵", str(label)).replace("\t", "⇥")
+    text = visible(re.sub(r"[\n\r]", "↵", str(label)).replace("\t", "⇥"))
     text = text if text.strip(" ▁") else "␣" * max(len(text), 1)
     text = re.sub(r"^[▁ ](?=.)|(?<=/)▁", "·", text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def visible(text: str) -> str:
+    """A text with a sign for each control character, such as ␛ for an escape, which would steer a terminal."""
+    return CONTROL.sub(lambda found: chr(PICTURES + ord(found[0])) if ord(found[0]) < ord(" ") else "�", text)
 
 
 def check_size(*sides: int) -> None:
@@ -137,5 +143,5 @@ def isolated(text: str) -> str:
 
 def heading(trace: Trace) -> str:
     """What a trace is of: the input and the output."""
-    parts = [re.sub(r"\s+", " ", part).strip() for part in (trace.input, trace.output)]
+    parts = [visible(re.sub(r"\s+", " ", part).strip()) for part in (trace.input, trace.output)]
     return " → ".join(isolated(part) for part in parts if part)
