@@ -28,7 +28,7 @@ from torch import nn
 from glassformer.errors import InputError, RunError, TrainingError
 from glassformer.interop.checkpoints import CONFIG, INDEX, WRITING, find, load, read_config, save
 from glassformer.interop.generation import GENERATION, checkpoint_special_tokens, decode_keys, keep_generation
-from glassformer.interop.sentence_transformers import LIMITS, MODULES
+from glassformer.interop.sentence_transformers import LIMITS, MODULES, TOKENIZER_CONFIG
 from glassformer.interop.special_tokens import SPECIAL_TOKENS, write_special_tokens
 from glassformer.models import EncoderDecoder
 from glassformer.models.family import blueprint_of
@@ -36,7 +36,7 @@ from glassformer.text import SpecialTokens, Tokenizer
 from glassformer.writing import CHECKSUMS, IMPORT, check_free, filling, write_checksums, write_json, write_text
 
 JOINT, SEPARATE = ("tokenizer.json",), ("source.tokenizer.json", "target.tokenizer.json")
-TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"
+PREPROCESSOR = "preprocessor_config.json"
 COPIED = (GENERATION, "special_tokens_map.json", TOKENIZER_CONFIG, PREPROCESSOR)
 KEPT = "task.json"  # the options that the files of an import have decided, by section
 BESIDE_WEIGHTS = (INDEX, CHECKSUMS, IMPORT, SPECIAL_TOKENS, KEPT, MODULES, LIMITS, *COPIED, *JOINT, *SEPARATE)
