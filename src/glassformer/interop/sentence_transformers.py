@@ -23,18 +23,10 @@ OLD_LIMITS = "sentence_roberta_config.json"
 PROMPTS, TOKENIZER_CONFIG = "config_sentence_transformers.json", "tokenizer_config.json"
 MODES = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token"}
 LONGEST = 1 << 20  # bytes of such a file
-IGNORED = frozenset(  # vectors do not depend on these keys
-    [
-        "__version__",
-        "model_type",
-        "prompts",
-        "similarity_fn_name",
-        "unpad_inputs",
-        "word_embedding_dimension",
-        "embedding_dimension",
-        "include_prompt",
-    ]
-)
+IGNORED = {  # vectors do not depend on these keys
+    *("__version__", "model_type", "prompts", "similarity_fn_name", "unpad_inputs"),
+    *("word_embedding_dimension", "embedding_dimension", "include_prompt"),
+}
 FIXED = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
