@@ -52,6 +52,20 @@ def test_what_is_exported_is_imported_and_exported_again(tokenizer: Tokenizer, t
     assert not (tmp_path / "two" / IMPORT).is_file()
 
 
+def test_two_files_of_a_tokenizer_must_agree_about_letters(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """`BertTokenizer` of `transformers` believes tokenizer_config.json."""
+    letters = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True}
+    state = json.loads(tokenizer.to_json()) | {"normalizer": {"type": "BertNormalizer", **letters}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state))
+    model = bert(tokenizer.size, width=8, heads=2, layers=1, hidden=8)
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "strip_accents": None}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert Checkpoint("it", tmp_path, model).tokenizers[0].encode("CAT") == tokenizer.encode("cat")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"do_lower_case": False}))
+    with pytest.raises(InputError, match=r"do_lower_case is False, but in tokenizer.json lowercase is True: make them"):
+        _ = Checkpoint("it", tmp_path, model).tokenizers
+
+
 def test_two_tokenizers_are_two_files_and_an_image_model_has_none(tokenizer: Tokenizer, tmp_path: Path) -> None:
     other = Tokenizer.train(TEXTS * 20, Section(kind="bpe", vocabulary=290))
     model = bart(tokenizer.size, width=8, heads=2, layers=1, hidden=8, length=12)

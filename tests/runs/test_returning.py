@@ -1,5 +1,6 @@
 """What `export` writes, `import` takes: the same labels, tags and answers come back."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,12 @@ def test_one_for_images_comes_back(tmp_path: Path) -> None:
     for one, other in zip(run.classify(images), again.classify(images), strict=True):
         assert other.probabilities == pytest.approx(one.probabilities, abs=1e-5)
     processor = tmp_path / "out" / "preprocessor_config.json"
+    known = json.loads(processor.read_text())
+    for key, value in (("image_processor_type", "CLIPImageProcessor"), ("crop_pct", 0.9)):
+        processor.write_text(json.dumps(known | {key: value}))
+        with pytest.raises(InputError, match=rf"preprocessor_config.json: {key} is {value!r}, which is not supported"):
+            import_run(tmp_path / "out", tmp_path / "third")
+    processor.write_text(json.dumps(known, indent=2))
     processor.write_text(processor.read_text().replace("0.25,", "0.3,", 1))
     with pytest.raises(InputError, match=r"image_mean is \[0.3, 0.25, 0.25\]: expected one number"):
         import_run(tmp_path / "out", tmp_path / "third")

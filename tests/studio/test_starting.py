@@ -60,7 +60,8 @@ def test_a_port_that_is_taken_is_a_sentence_or_another_is_found() -> None:
 def test_the_studio_is_for_this_machine_unless_a_host_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[str] = []
     monkeypatch.setattr("glassformer.scripts.script", lambda name: "built")
-    monkeypatch.setattr("glassformer.studio.starting.serve", lambda pool, host, *others: served.append(host))
+    starting = sys.modules["glassformer.studio.starting"]
+    monkeypatch.setattr(starting, "serve", lambda pool, host, *others: served.append(host))
     command.studio()
     command.studio(host="0.0.0.0")  # noqa: S104
     assert served == ["127.0.0.1", "0.0.0.0"]  # noqa: S104

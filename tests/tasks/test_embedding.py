@@ -193,6 +193,51 @@ def test_steps_that_are_not_supported_are_refused(trained: Embedder, tmp_path: P
     assert not (tmp_path / "again").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "keys", "sentence"),
+    [
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is True, which is not supported: delete"),
+        ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "transformer_task is 'fill-mask'"),
+        ("config_sentence_transformers.json", {"truncate_dim": 4}, "truncate_dim is 4, which is not supported"),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"query": "query: "}, "default_prompt_name": "query"},
+            "default_prompt_name is 'query', which is not supported",
+        ),
+        (
+            "config_sentence_transformers.json",
+            {"default_prompt_name": ["query"]},
+            r"default_prompt_name is \['query'\]",
+        ),
+        ("1_Pooling/config.json", {"no_such_key": 3}, "no_such_key is 3, which is not supported"),
+    ],
+)
+def test_settings_of_vectors_that_are_not_understood_are_refused_by_name(
+    name: str, keys: dict[str, Any], sentence: str, trained: Embedder, tmp_path: Path
+) -> None:
+    export_run(trained, tmp_path / "out")
+    path = tmp_path / "out" / name
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(known | keys))
+    with pytest.raises(InputError, match=sentence):
+        import_run(tmp_path / "out", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+def test_settings_as_version_6_of_sentence_transformers_writes_them(trained: Embedder, tmp_path: Path) -> None:
+    export_run(trained, tmp_path / "out")
+    texts = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+    written = {
+        "sentence_bert_config.json": {"transformer_task": "feature-extraction", "modality_config": texts},
+        "1_Pooling/config.json": {"embedding_dimension": 8, "pooling_mode": "mean", "include_prompt": True},
+        "config_sentence_transformers.json": {"prompts": {"query": ""}, "default_prompt_name": "query"},
+        "tokenizer_config.json": {"model_max_length": 7},
+    }
+    for name, settings in written.items():
+        (tmp_path / "out" / name).write_text(json.dumps(settings))
+    assert import_run(tmp_path / "out", tmp_path / "again").recipe.data.max_tokens == 7
+
+
 def test_a_task_takes_pairs_and_nothing_else() -> None:
     task = EmbeddingTask(kind="embedding")
     assert task.split_key(TextsAlike("A b", "c")) == task.split_key(TextsAlike("a  b", "d"))

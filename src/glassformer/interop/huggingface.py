@@ -26,9 +26,9 @@ from typing import Any, Literal
 from torch import nn
 
 from glassformer.errors import InputError, RunError, TrainingError
-from glassformer.interop.checkpoints import CONFIG, INDEX, WRITING, find, load, read_config, save
+from glassformer.interop.checkpoints import CONFIG, INDEX, WRITING, find, load, read_config, read_object, save
 from glassformer.interop.generation import GENERATION, checkpoint_special_tokens, decode_keys, keep_generation
-from glassformer.interop.sentence_transformers import LIMITS, MODULES
+from glassformer.interop.sentence_transformers import LIMITS, MODULES, TOKENIZER_CONFIG
 from glassformer.interop.special_tokens import SPECIAL_TOKENS, write_special_tokens
 from glassformer.models import EncoderDecoder
 from glassformer.models.family import blueprint_of
@@ -36,8 +36,13 @@ from glassformer.text import SpecialTokens, Tokenizer
 from glassformer.writing import CHECKSUMS, IMPORT, check_free, filling, write_checksums, write_json, write_text
 
 JOINT, SEPARATE = ("tokenizer.json",), ("source.tokenizer.json", "target.tokenizer.json")
-TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"
+PREPROCESSOR = "preprocessor_config.json"
 COPIED = (GENERATION, "special_tokens_map.json", TOKENIZER_CONFIG, PREPROCESSOR)
+LETTERS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
 KEPT = "task.json"  # the options that the files of an import have decided, by section
 BESIDE_WEIGHTS = (INDEX, CHECKSUMS, IMPORT, SPECIAL_TOKENS, KEPT, MODULES, LIMITS, *COPIED, *JOINT, *SEPARATE)
 
@@ -124,6 +129,7 @@ class Checkpoint:
         if vocabulary is None:
             return ()
         tokenizers = read_tokenizers(self.folder)
+        _check_letters(self.folder, tokenizers[0])
         for tokenizer in tokenizers:
             if tokenizer.size > vocabulary:
                 raise InputError(
@@ -185,6 +191,19 @@ def read_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     raise InputError(
         f"{folder} has no tokenizer.json: with transformers, load its tokenizer and save_pretrained it into that folder"
     )
+
+
+def _check_letters(folder: Path, tokenizer: Tokenizer) -> None:
+    """Refuse a BERT's tokenizer whose two files disagree about letters: `transformers` believes the settings."""
+    path = folder / TOKENIZER_CONFIG
+    config = read_object(path, "") if path.is_file() else {}
+    steps = json.loads(tokenizer.to_json())["normalizer"] or {}
+    if config.get("tokenizer_class") not in ("BertTokenizer", "BertTokenizerFast") or "lowercase" not in steps:
+        return
+    for theirs, ours in LETTERS.items():
+        if theirs in config and config[theirs] != steps.get(ours):
+            other = f"but in tokenizer.json {ours} is {steps.get(ours)!r}"
+            raise InputError(f"{path}: {theirs} is {config[theirs]!r}, {other}: make them agree")
 
 
 @contextmanager

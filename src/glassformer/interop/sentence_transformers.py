@@ -1,13 +1,17 @@
 """The files in which sentence-transformers says how an encoder's vectors become one vector of a text.
 
-modules.json                  the steps: Transformer, Pooling, perhaps Normalize
-1_Pooling/config.json         which vectors are pooled
-sentence_bert_config.json     how many tokens are read
+modules.json                         the steps: Transformer, Pooling, perhaps Normalize
+1_Pooling/config.json                which vectors are pooled
+sentence_bert_config.json            how many tokens are read; since version 6, tokenizer_config.json says it
+config_sentence_transformers.json    what is put before each text
+
+Every key of the last three is understood, of no effect, or refused by name.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +19,19 @@ from glassformer.errors import InputError
 from glassformer.files import read_whole
 
 MODULES, POOLING, LIMITS = "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"
+OLD_LIMITS = "sentence_roberta_config.json"
+PROMPTS, TOKENIZER_CONFIG = "config_sentence_transformers.json", "tokenizer_config.json"
 MODES = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token"}
 LONGEST = 1 << 20  # bytes of such a file
+IGNORED = {  # vectors do not depend on these keys
+    *("__version__", "model_type", "prompts", "similarity_fn_name", "unpad_inputs"),
+    *("word_embedding_dimension", "embedding_dimension", "include_prompt"),
+}
+FIXED = {
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
 
 
 def sentence_settings(folder: Path) -> dict[str, Any] | None:
@@ -36,13 +51,30 @@ def sentence_settings(folder: Path) -> dict[str, Any] | None:
     if len(chosen) != 1 or len(other) != 1:
         modes = ", ".join(other) or str(config.get("pooling_mode", "none"))
         raise InputError(f"{folder / Path(path).name}: the pooling {modes} is not supported: only mean or cls")
-    limits = _read(folder / LIMITS, dict) if (folder / LIMITS).is_file() else {}
-    most = limits.get("max_seq_length")
+    _check(folder / Path(path).name / "config.json", config, {"pooling_mode", *other})
+    place = next((folder / name for name in (LIMITS, OLD_LIMITS) if (folder / name).is_file()), folder / LIMITS)
+    prompts, limits, tokenizer = (
+        _read(path, dict) if path.is_file() else {} for path in (folder / PROMPTS, place, folder / TOKENIZER_CONFIG)
+    )
+    name, written = prompts.get("default_prompt_name"), prompts.get("prompts")
+    if isinstance(name, str) and isinstance(written, dict) and not written.get(name):
+        del prompts["default_prompt_name"]  # nothing is put before a text
+    _check(folder / PROMPTS, prompts, ())
+    _check(place, limits, {"max_seq_length"})
+    most = limits.get("max_seq_length") or tokenizer.get("model_max_length")
     return {
         "pooling": chosen[0],
         "normalised": steps[-1] == "Normalize",
-        **({"max_tokens": most} if isinstance(most, int) and most > 0 else {}),
+        **({"max_tokens": most} if type(most) is int and 0 < most < 1 << 31 else {}),
     }
+
+
+def _check(path: Path, config: dict[str, Any], read: Collection[str]) -> None:
+    """Refuse a key by name that is not understood and has an effect."""
+    for key, value in config.items():
+        if value and key not in IGNORED and key not in read and value != FIXED.get(key):
+            hint = "delete it if the vectors do not depend on it"
+            raise InputError(f"{path}: {key} is {value!r:.80}, which is not supported: {hint}")
 
 
 def sentence_files(pooling: str, normalised: bool, max_tokens: int, width: int) -> dict[str, Any]:

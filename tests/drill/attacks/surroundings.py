@@ -19,6 +19,7 @@ import torch
 
 from drill.attacks.kills import Scenario, scenarios, undisturbed
 from drill.engine import Bench, Broken, Case
+from drill.files import Fault
 from drill.world import World
 
 LOCALES = ({"LC_ALL": "C"}, {"LC_ALL": "POSIX"}, {"LC_ALL": "C.UTF-8", "COLUMNS": "1"})
@@ -128,15 +129,18 @@ def _home(world: World, rng: Random, bench: Bench, training: Scenario, weights: 
 
 
 def _at_once(world: World, rng: Random, bench: Bench, training: Scenario, weights: bytes) -> None:
-    """The same command twice at once: one works, the other is refused or finds it done."""
-    wait = rng.random() * 0.3
+    """A training twice at once, or the resumption of one that was killed: one works, the other is refused."""
+    arguments, wait = training.arguments, rng.random() * 0.3
+    if rng.random() < 0.5:
+        bench.run(*arguments, fault=Fault("kill", rng.randrange(80, 180)))
+        arguments = (*arguments, *(["--resume"] if (bench.work / "run" / "recipe.toml").exists() else []))
 
     def before() -> None:
         second = os.fork()
         if second == 0:
             time.sleep(wait)
 
-    outcome = bench.run(*training.arguments, before=before, judged=False)
+    outcome = bench.run(*arguments, before=before, judged=False)
     if "Traceback" in outcome.err or outcome.code not in (0, 2):
         raise Broken(f"two at once: {outcome.code}: {outcome.err[-300:]}", "two at once")
     _check(bench, weights)

@@ -16,6 +16,11 @@ from glassformer.recipe.values import Count, Fraction, Number, Place, Whole
 from glassformer.tasks.task import Task
 
 MOST_PATCHES = 1 << 16  # of an image: each looks at all others
+PROCESSORS = ("ViTImageProcessor", "ViTImageProcessorFast", "ViTImageProcessorPil", "ViTFeatureExtractor")  # alike
+IGNORED = {  # what is made of an image does not depend on these keys
+    *("processor_class", "_processor_class", "_valid_processor_keys", "crop_size", "pad_size", "default_to_square"),
+    *("do_convert_rgb", "data_format", "input_data_format", "device", "return_tensors", "disable_grouping"),
+}
 
 
 def _grey_or_three(colours: int) -> int:
@@ -75,7 +80,12 @@ class PictureTask(Task):
             "do_pad": (False, None),
             "resample": (2,),
             "size": (size, {"height": size, "width": size}),
+            **dict.fromkeys(("image_processor_type", "feature_extractor_type"), (*PROCESSORS, None)),
         }
+        read = {"do_resize", "do_normalize", "image_mean", "image_std", "rescale_factor", *wanted, *IGNORED}
+        if unknown := [key for key, value in found.items() if key not in read and value]:
+            hint = "delete it if the pixels do not depend on it"
+            raise InputError(f"{path}: {unknown[0]} is {found[unknown[0]]!r:.80}, which is not supported: {hint}")
         for key, values in wanted.items():
             if key in found and found[key] not in values:
                 raise InputError(f"{path}: {key} is {found[key]!r}, which is not supported: expected {values[0]!r}")
