@@ -79,6 +79,11 @@ def tells_numbers(run: Any) -> bool:
     return any(part.kind == "numbers" for stage in stages(run)[-1].stages for part in stage.parts)
 
 
+def tells_scores(run: Any) -> bool:
+    """Whether the run's model scores words or labels: numbers that it answers with are no scores."""
+    return "logits" in points(run) and not tells_numbers(run)
+
+
 def streams(run: Any) -> tuple[str, ...]:
     """The points of the residual stream or of states, of embeddings, and the logits."""
     ends = ("tokens", "values", "embedding", "positions", "before", "patches", "logits")
