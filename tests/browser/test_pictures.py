@@ -90,4 +90,8 @@ def test_names_on_a_map_are_as_large_as_other_words(browser: Browser, studio: st
     with visited(browser, at(studio, "copy", TEXT, view="positions"), width) as page:
         page.locator(READ["positions"]).first.wait_for()
         scales = page.evaluate("[...document.querySelectorAll('figure svg')].map(each => each.getScreenCTM().a)")
-        assert scales[-2:] == pytest.approx([1, 1], abs=0.01)
+        assert scales == pytest.approx([1, 1, 1], abs=0.01)  # of the chart, and of both maps
+        ticks = page.locator("figure", has_text="How alike, by distance").locator("svg text[text-anchor=end]")
+        numbers = [float(each.replace("−", "-")) for each in ticks.all_text_contents()]
+        assert len(numbers) >= 3
+        assert all(round(20 * each) == pytest.approx(20 * each) for each in numbers)  # round ones
