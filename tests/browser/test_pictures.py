@@ -66,6 +66,22 @@ def test_the_whole_tree_is_in_the_picture_and_the_page_stays_as_it_was(
         )
 
 
+def test_the_menu_is_walked_by_keys_and_leaving_it_changes_nothing(browser: Browser, studio: str) -> None:
+    with visited(browser, at(studio, "copy", TEXT)) as page:
+        page.locator(".rows button").last.click()
+        url = page.url
+        page.get_by_role("button", name="Share").focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("ArrowDown")
+        expect(page.get_by_role("menuitem", name="Copy link")).to_be_focused()
+        page.keyboard.press("ArrowUp")
+        expect(page.get_by_role("menuitem", name="Save as one file")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("menuitem")).to_have_count(0)
+        expect(page.get_by_role("button", name="Share")).to_be_focused()
+        assert page.url == url  # the word that was chosen is still
+
+
 def test_the_tree_is_walked_and_taken_by_keys(browser: Browser, studio: str) -> None:
     with visited(browser, at(studio, "copy", TEXT, view="decode", options='{"how":{"beam":3}}')) as page:
         tree = page.locator(READ["decode"])
