@@ -17,7 +17,7 @@ from .conftest import TEXT
 from .serving import served, visited
 from .test_faces import at
 
-RUNS = ("copy", "bart", "images", "captioning", "gpt2", "llama")
+RUNS = ("copy", "bart", "images", "captioning", "gpt2", "llama", "embedding")
 LONG = [  # the longest word stands far from the beginning
     "Where is the old station, and when does the next train to the sea leave in the summer, if you happen to know?",
     "I saw him, as he was on his way to the shop at the end of the road, and I asked him about independence.",
@@ -155,6 +155,15 @@ def test_heads_that_see_an_image_are_switched_off(browser: Browser, studio: str,
         expect(page.locator(".output bdi")).to_have_text(without)
         page.get_by_role("button", name="encoder self-attention").click()
         expect(page.locator(".explain").first).to_contain_text("the class token reads a patch")
+
+
+def test_what_is_switched_off_is_said_of_a_run_that_writes_nothing(browser: Browser, studio: str) -> None:
+    with visited(browser, at(studio, "embedding", "my apple")) as page:
+        page.get_by_role("button", name="layer 0, head 0,").click()
+        expect(page.get_by_role("button", name="What matters")).to_have_count(0)
+        page.get_by_role("button", name="Switch this head off").click()
+        page.get_by_role("button", name="encoder self, layer 0, head 0 off").click()
+        expect(page.get_by_role("button", name="Switch this head off")).to_be_visible()
 
 
 @pytest.mark.parametrize("text", LONG)

@@ -66,6 +66,22 @@ def test_the_whole_tree_is_in_the_picture_and_the_page_stays_as_it_was(
         )
 
 
+def test_the_menu_is_walked_by_keys_and_leaving_it_changes_nothing(browser: Browser, studio: str) -> None:
+    with visited(browser, at(studio, "copy", TEXT)) as page:
+        page.locator(".rows button").last.click()
+        url = page.url
+        page.get_by_role("button", name="Share").focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("ArrowDown")
+        expect(page.get_by_role("menuitem", name="Copy link")).to_be_focused()
+        page.keyboard.press("ArrowUp")
+        expect(page.get_by_role("menuitem", name="Save as one file")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("menuitem")).to_have_count(0)
+        expect(page.get_by_role("button", name="Share")).to_be_focused()
+        assert page.url == url  # the word that was chosen is still
+
+
 def test_the_tree_is_walked_and_taken_by_keys(browser: Browser, studio: str) -> None:
     with visited(browser, at(studio, "copy", TEXT, view="decode", options='{"how":{"beam":3}}')) as page:
         tree = page.locator(READ["decode"])
@@ -90,4 +106,8 @@ def test_names_on_a_map_are_as_large_as_other_words(browser: Browser, studio: st
     with visited(browser, at(studio, "copy", TEXT, view="positions"), width) as page:
         page.locator(READ["positions"]).first.wait_for()
         scales = page.evaluate("[...document.querySelectorAll('figure svg')].map(each => each.getScreenCTM().a)")
-        assert scales[-2:] == pytest.approx([1, 1], abs=0.01)
+        assert scales == pytest.approx([1, 1, 1], abs=0.01)  # of the chart, and of both maps
+        ticks = page.locator("figure", has_text="How alike, by distance").locator("svg text[text-anchor=end]")
+        numbers = [float(each.replace("−", "-")) for each in ticks.all_text_contents()]
+        assert len(numbers) >= 3
+        assert all(round(20 * each) == pytest.approx(20 * each) for each in numbers)  # round ones

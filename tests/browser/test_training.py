@@ -100,6 +100,17 @@ def test_the_slider_goes_through_the_steps(browser: Browser, studio: str, watche
         expect(page.locator("output").first).to_have_text("step 6")
 
 
+def test_a_head_that_is_followed_through_a_training_is_that_of_the_other_views(browser: Browser, studio: str) -> None:
+    with visited(browser, at(studio, "watched", view="training")) as page:
+        page.get_by_role("button", name="layer 0, head 1,").click()
+        page.get_by_label("step of the training").press("ArrowLeft")
+        expect(page.locator("output").first).to_have_text("step 3")
+        expect(page.locator(".which")).to_have_text("cross attention, layer 0, head 1.")
+        page.get_by_role("button", name="Read & write").click()
+        expect(page.get_by_label("Text")).to_be_visible()
+        expect(page.locator(".which")).to_have_text("cross attention, layer 0, head 1.")
+
+
 def test_two_runs_side_by_side(browser: Browser, studio: str, every_task: EveryTask) -> None:
     found = compare(every_task("copy"), every_task("bart"), "a b c d")
     options = json.dumps({"compare": {"other": "bart"}})

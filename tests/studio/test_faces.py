@@ -14,12 +14,15 @@ import glassformer as gf
 import labels
 from every_task import MADE, EveryTask
 from glassformer.decoding import Sampler
+from glassformer.errors import InputError
 from glassformer.looking import analyses
+from glassformer.looking.ablation import head_effects
 from glassformer.looking.cells import cell_points
 from glassformer.looking.points import points
 from glassformer.studio.guards import Endpoint
 from glassformer.studio.items import LONGEST
 from glassformer.studio.run_pool import RunPool
+from glassformer.studio.saving import page_for
 from glassformer.studio.server import create_app
 from tasks.test_replies import sent
 
@@ -135,6 +138,20 @@ def test_cells_have_the_gates_and_the_memory_of_the_analyses(everyone: TestClien
         np.testing.assert_allclose(found.arrays[f"{stack}.0 kept"] / 65535, memory.kept, atol=1e-4)
         state = 2 * (found.arrays[f"{stack}.0 state"] / 255) - 1
         np.testing.assert_allclose(state, trace[f"{stack}.0.state"][0], atol=1 / 127)
+
+
+@pytest.mark.parametrize("name", ["forecasting", "embedding"])
+def test_numbers_have_no_probability_that_a_head_could_matter_for(
+    everyone: TestClient, every_task: EveryTask, name: str
+) -> None:
+    run: Any = every_task(name)
+    assert "effects" not in ask(everyone, "about", name).header["views"]
+    text = run.suggestions()[0]
+    response = everyone.post("/api/ask/effects", json={"run": name, "options": {"text": text}})
+    assert (response.status_code, "has no view" in response.json()["error"]) == (400, True)
+    with pytest.raises(InputError, match="answers with numbers, which have no probability"):
+        head_effects(run, run.from_page(text))
+    assert '"view":"effects"' not in page_for(run, name, text, {}, {})
 
 
 @pytest.mark.parametrize("view", ["read", "effects", "inside", "layers", "embeddings", "compare"])

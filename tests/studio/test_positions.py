@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import glassformer as gf
+from glassformer.looking.windows import window
 from glassformer.studio.views.positions import TOP
 from glassformer.tasks.translation import Translator
 
@@ -69,8 +70,15 @@ def test_what_cannot_be_said_is_refused(
     assert (response.status_code, said in response.json()["error"]) == (status, True), response.text
 
 
-def test_a_map_has_room_for_so_many_tokens(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_long_texts_a_map_has_the_first_tokens(
+    client: TestClient, trained: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("glassformer.studio.views.positions.MOST", 6)
-    body = {"run": "copy", "options": {"text": "b b c", "other": "c c a a", "stack": "encoder"}}
-    response = client.post("/api/ask/embeddings", json=body)
-    assert (response.status_code, "take a shorter text" in response.json()["error"]) == (400, True)
+    options = {"text": "b b c d e", "other": "c c a a", "stack": "encoder"}
+    found = ask(client, "embeddings", "copy", **options)
+    assert (found.header["tokens"], found.header["texts"]) == (["·b", "·b", "·c", "·c", "·c", "·a"], [0] * 3 + [1] * 3)
+    assert found.header["total"] == 9
+    traces = [window(trained.look(text, keep=KEPT), 0, 3) for text in (options["text"], options["other"])]
+    np.testing.assert_allclose(found.arrays["places"], gf.analyses.aligned(gf.analyses.pca(traces)).values, atol=1e-3)
+    near = ask(client, "embeddings.near", "copy", **options, of=0, token=2).header
+    assert {each["place"] for layer in near["near"] for each in layer} <= {0, 1, 2}

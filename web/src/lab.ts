@@ -3,7 +3,7 @@ import type { Snippet } from "svelte";
 import type { Choice } from "./trace";
 
 export interface Lab {
-  effect: (kind: string, layer: number, head: number) => number | null; // null: not known yet
+  effect?: ((kind: string, layer: number, head: number) => number | null) | undefined; // null: not known yet
   isOff: (kind: string, layer: number, head: number) => boolean;
   toggle: (kind: string, layer: number, head: number) => void;
   weights: (reading: string, kind: string, choice: Choice) => Promise<Float32Array | null>;

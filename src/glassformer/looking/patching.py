@@ -25,6 +25,7 @@ from glassformer.looking.editing import intervene
 from glassformer.looking.points import Names, find_all, points_of, stack_of
 from glassformer.looking.recording import record
 from glassformer.looking.trace import Groups, Texts, Trace, optional
+from glassformer.parts.values import NumberHead
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,8 +122,10 @@ def patching(
 def answer_metric(run: Any, clean: Any, written: Sequence[int] | None = None) -> tuple[Metric, Sequence[int] | None]:
     """A metric for patching: the log-probability of what a run answers to the clean text; and what it wrote.
 
-    What is written, a label, tags, or the likeliest token after the text.
+    What is written, a label, tags, or the likeliest token after the text. Numbers have no probability.
     """
+    if "logits" not in points_of(run.model) or isinstance(getattr(run.model, "head", None), NumberHead):
+        raise InputError("this run answers with numbers, which have no probability: name a metric")
     forced = run.forced(clean, written)
     with torch.inference_mode():
         logits = run.model(*forced.inputs)[0].float().cpu()

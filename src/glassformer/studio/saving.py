@@ -78,7 +78,9 @@ def page_of(answers: Sequence[dict[str, Any]], state: str, title: str = "Glassfo
 def page_for(run: Any, name: str, text: str, state: dict[str, Any], how: dict[str, Any]) -> str:
     """A page of what a run does with a text: how it reads and writes, and where it searches, how it decodes."""
     asked = {"text": text, **how}
-    questions: list[tuple[str, dict[str, Any]]] = [("about", {}), ("read", asked), ("effects", {"text": text})]
+    questions: list[tuple[str, dict[str, Any]]] = [("about", {}), ("read", asked)]
+    if VIEWS["effects"].fits(run):
+        questions.append(("effects", {"text": text}))
     if how:
         questions.append(("read", {"text": text}))
     if VIEWS["decode"].fits(run):

@@ -33,7 +33,7 @@ from glassformer.looking.plots.choosing import name
 from glassformer.looking.points import stack_of, tells_numbers
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
-from glassformer.studio.views.passes import follows, forced_of, trace_of, written_of
+from glassformer.studio.views.passes import follows, forced_of, tells_scores, trace_of, written_of
 from glassformer.studio.views.traces import Output
 from glassformer.studio.views.view import IMAGE, Given, View
 
@@ -279,14 +279,9 @@ def patched(run: Any, options: Patching) -> Answer:
     )
 
 
-def fits(run: Any) -> bool:
-    """Whether the run's model scores words or labels: numbers that it answers with are no scores."""
-    return "logits" in points(run) and not tells_numbers(run)
-
-
 VIEWS = (
-    View("layers", Output, lens, fits, body=IMAGE),
-    View("layers.parts", Parts, parts, fits, body=IMAGE),
-    View("layers.source", Source, source, fits, body=IMAGE),
-    View("layers.patching", Patching, patched, fits, body=IMAGE),
+    View("layers", Output, lens, tells_scores, body=IMAGE),
+    View("layers.parts", Parts, parts, tells_scores, body=IMAGE),
+    View("layers.source", Source, source, tells_scores, body=IMAGE),
+    View("layers.patching", Patching, patched, tells_scores, body=IMAGE),
 )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from glassformer.looking.patching import Forced
-from glassformer.looking.points import Names, Numbers, points
+from glassformer.looking.points import Names, Numbers, points, tells_numbers
 from glassformer.looking.recording import record
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
@@ -71,6 +71,11 @@ def layer_trace(run: Any, asked: Output, point: str) -> Trace:
     if layer is None:
         return trace_of(run, asked, streams(run))
     return trace_of(run, asked, None, (layer, layer - 1) if layer else (0,))
+
+
+def tells_scores(run: Any) -> bool:
+    """Whether the run's model scores words or labels: numbers that it answers with are no scores."""
+    return "logits" in points(run) and not tells_numbers(run)
 
 
 def streams(run: Any) -> tuple[str, ...]:

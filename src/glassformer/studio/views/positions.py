@@ -27,7 +27,8 @@ from glassformer.looking.analyses import (
 from glassformer.looking.answer import Answer, Array
 from glassformer.looking.plots.choosing import name
 from glassformer.looking.trace import Trace
-from glassformer.studio.views.passes import streams, trace_of
+from glassformer.looking.windows import window
+from glassformer.studio.views.passes import forced_of, streams, trace_of
 from glassformer.studio.views.traces import Output
 from glassformer.studio.views.view import IMAGE, Options, View
 
@@ -93,6 +94,7 @@ def maps(run: Any, options: Embeddings) -> Answer:
             "points": found.points,
             "tokens": [name(each) for each in found.tokens],
             "texts": found.texts,
+            "total": sum(len(forced_of(run, each).tokens[options.stack][0]) for each in _asked(options)),
             "explained": [round(float(each), 4) for each in found.explained.sum(dim=1)],
             "words": traces[0].about.words.get(options.stack, [[]])[0],
         },
@@ -100,16 +102,17 @@ def maps(run: Any, options: Embeddings) -> Answer:
     )
 
 
+def _asked(options: Embeddings) -> list[Output]:
+    """The texts whose tokens are on a map."""
+    return [options, *([Output(text=options.other, length=options.length)] if options.other.strip() else [])]
+
+
 def _traces(run: Any, options: Embeddings) -> list[Trace]:
-    """The traces of the texts, with the streams of one stack; too many tokens are refused."""
+    """The traces of the texts, with the streams of one stack; of many tokens, the first ones."""
     _check(run, options.stack)
-    asked = [options, *([Output(text=options.other, length=options.length)] if options.other.strip() else [])]
+    asked = _asked(options)
     keep = tuple(each for each in streams(run) if each.startswith(f"{options.stack}."))
-    traces = [trace_of(run, each, keep) for each in asked]
-    count = sum(trace[f"{options.stack}.embedding"].shape[1] for trace in traces)
-    if count > MOST:
-        raise InputError(f"there are {count:,} tokens, and a map has room for {MOST}: take a shorter text")
-    return traces
+    return [window(trace_of(run, each, keep), 0, MOST // len(asked)) for each in asked]
 
 
 def near(run: Any, options: Near) -> Answer:

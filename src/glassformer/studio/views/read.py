@@ -16,6 +16,7 @@ from glassformer.looking.packing import VERSION, First, answer_of, weights_of, w
 from glassformer.looking.points import layer_of
 from glassformer.studio.faces import face_of
 from glassformer.studio.items import item_of
+from glassformer.studio.views.passes import tells_scores
 from glassformer.studio.views.traces import Reading, changed, looked
 from glassformer.studio.views.view import IMAGE, Given, Head, Kind, Layer, Options, Place, View
 
@@ -90,5 +91,5 @@ def fits(run: Any) -> bool:
 VIEWS = (
     View("read", Read, read, body=IMAGE),
     View("weights", Weights, weights, fits, body=IMAGE),
-    View("effects", Effects, effects, fits, body=IMAGE),
+    View("effects", Effects, effects, lambda run: fits(run) and tells_scores(run), body=IMAGE),
 )

@@ -19,6 +19,7 @@ export interface Maps {
   points: string[]; // of each layer
   tokens: string[];
   texts: number[]; // which text each token is from
+  total: number; // tokens that the texts have
   explained: number[]; // of the variance, by layer
   words: number[][]; // the tokens of each word of the first text
 }
