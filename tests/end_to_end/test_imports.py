@@ -351,6 +351,18 @@ def test_a_checkpoint_that_no_task_can_use_is_a_sentence(command: Command, tmp_p
     complains(command("import", tmp_path / "vit", tmp_path / "run"), 2, "no task can use this model")
 
 
+def test_what_to_try_first_with_a_model_that_answers_is_a_question(
+    command: Command, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    sizes: dict[str, Any] = {"width": 16, "heads": 2, "layers": 1, "hidden": 16, "length": 40}
+    interop.save(bert(tokenizer.size, **sizes, answer="span"), tmp_path / "bert")
+    tokenizer.save(tmp_path / "bert" / "tokenizer.json")
+    answer = command("import", tmp_path / "bert", tmp_path / "run")
+    assert answer.code == 0, answer.err
+    told = f'next: glassformer answer --run {tmp_path / "run"} --context article.txt "Who wrote it?"'
+    assert answer.out.splitlines()[-1] == told
+
+
 def test_what_to_try_first_with_a_model_of_images_is_an_image(command: Command, tmp_path: Path) -> None:
     made = vit(3, image=8, patch=4, width=16, heads=2, layers=1, hidden=16)
     interop.save(made, tmp_path / "vit", {"id2label": {"0": "a", "1": "b", "2": "c"}})

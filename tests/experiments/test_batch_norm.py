@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from glassformer.errors import InputError
-from glassformer.experiments.batch_vs_layer_norm import BatchNorm
+from glassformer.experiments.batch_vs_layer_norm import BatchNorm, _longer
 
 seeds = st.integers(0, 2**31)
 
@@ -136,3 +136,7 @@ def test_with_batch_norm_few_noisy_examples_are_learned_by_heart_less(seed: int)
         with torch.no_grad():
             losses[name] = float(nn.functional.cross_entropy(model.eval()(x[64:]), labels[64:]))
     assert losses["batch"] < 0.8 * losses["none"]
+
+
+def test_the_smaller_the_batches_the_longer_models_learn_from_them() -> None:
+    assert [_longer(160, count) for count in (1, 2, 4, 16)] == [640, 320, 160, 160]

@@ -100,6 +100,14 @@ def test_the_bulk_is_more_than_half(monkeypatch: pytest.MonkeyPatch) -> None:
     assert feed_forward.run(Trial(0)).holds
 
 
+def test_copying_is_learned_for_as_long_as_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = list[int]()
+    monkeypatch.setattr(Trial, "learn", lambda self, name, model, draw, loss, steps, rate: taken.append(steps))
+    for task in (feed_forward.COPY, feed_forward.COUNT):
+        feed_forward._learned(Trial(0), (task, feed_forward.NONE), 1e-3, 250)
+    assert taken == [500, 250]
+
+
 @pytest.mark.parametrize(("left", "right", "holds"), [(0.7, 0.5, False), (0.0, 0.5, False), (0.0, 1.0, True)])
 def test_a_norm_is_undone_where_nothing_is_left_over_and_nothing_forgotten(
     monkeypatch: pytest.MonkeyPatch, left: float, right: float, holds: bool

@@ -53,6 +53,7 @@ TASKS: dict[str, Callable[..., TokenBatch]] = {
     COPY: partial(repeating, vocabulary=MODULUS, length=COUNTED, back=BACK),
     COUNT: counting,
 }
+PATIENCE = {COPY: 2, COUNT: 1}  # times as many steps: until curves have settled
 RATES = (3e-3, 1e-2)
 WHOLE, STRAIGHT, FIXED = "as trained", "feed-forward made linear", "attention made linear"
 CHANGES = {WHOLE: BLUE, STRAIGHT: ORANGE, FIXED: SKY}
@@ -85,9 +86,10 @@ def run(trial: Trial, steps: int = 250) -> Finding:
     needs = {task: _needs(right, task) for task in TASKS}
     return Finding(
         method="Parameters are those of `transformer_base()`, `bert()` and `gpt2()` as they are built, none left out. "
-        f"Decoders of 2 layers, {WIDTH} wide, learned for {steps} steps, three times each and at the better of the "
-        f"rates {RATES[0]:g} and {RATES[1]:g}, to copy the token {BACK} places before and to go on counting modulo "
-        f"{MODULUS}. Then one of both non-linear parts of the trained ones (ReLU) was made linear: each feed-forward "
+        f"Decoders of 2 layers, {WIDTH} wide, learned, three times each and at the better of the rates {RATES[0]:g} "
+        f"and {RATES[1]:g}, to copy the token {BACK} places before ({PATIENCE[COPY] * steps} steps) and to go on "
+        f"counting modulo {MODULUS} ({PATIENCE[COUNT] * steps}). Then one of both non-linear parts of the trained ones "
+        "(ReLU) was made linear: each feed-forward "
         "by the linear map that fits it best, each attention by the mean of its weights, the same for all texts. "
         "Right is on new texts.",
         measured=f"Feed-forward has {base['feed-forward'] / 1e6:.1f} of {base['all'] / 1e6:.1f} M parameters of the "
@@ -147,7 +149,7 @@ def _learned(trial: Trial, variant: tuple[str, str], rate: float, steps: int) ->
     """The loss on validation, and the right answers on new texts; of ReLU also with one part made linear."""
     task, name = variant
     draw, model = TASKS[task], trial.begin(_model, name)
-    trial.learn("", model, draw, token_loss, steps, rate)
+    trial.learn("", model, draw, token_loss, PATIENCE[task] * steps, rate)
     known, new = trial.held_out(draw, count=300), trial.new(draw, count=300)
     right = {WHOLE: _right(model, new)}
     if name == RELU:

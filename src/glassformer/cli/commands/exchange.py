@@ -15,14 +15,15 @@ from glassformer.cli.options import Checkpoint, Force, RunFolder, new_path
 from glassformer.errors import ConfigurationError
 
 FORMATS = ("huggingface",)
-IMAGE = "image.png"
-FIRST = {  # what to try first with a run that can do this
-    "translate": "Hello",
-    "generate": "Once upon a time",
-    "fill": "The [MASK] sat on the mat.",
-    "classify": "What a film!",
-    "tag": "they can fish",
-    "embed": "where do cats sleep?",
+IMAGE = '"image.png"'
+FIRST = {  # what to try first with a run that can do this: the first of them, as all encoders embed
+    "translate": '"Hello"',
+    "generate": '"Once upon a time"',
+    "fill": '"The [MASK] sat on the mat."',
+    "classify": '"What a film!"',
+    "tag": '"they can fish"',
+    "answer": '--context article.txt "Who wrote it?"',
+    "embed": '"where do cats sleep?"',
     "caption": IMAGE,
 }
 
@@ -46,7 +47,7 @@ def import_(
     for verb, text in FIRST.items():
         if run.can(verb):
             given = IMAGE if run.reads_images else text
-            sys.stdout.write(f'next: glassformer {verb} --run {shlex.quote(str(folder))} "{given}"\n')
+            sys.stdout.write(f"next: glassformer {verb} --run {shlex.quote(str(folder))} {given}\n")
             return
 
 

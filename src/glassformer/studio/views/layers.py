@@ -30,7 +30,7 @@ from glassformer.looking.analyses import (
 from glassformer.looking.answer import Answer
 from glassformer.looking.patching import preference
 from glassformer.looking.plots.choosing import name
-from glassformer.looking.points import stack_of, tells_numbers
+from glassformer.looking.points import stack_of
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
 from glassformer.studio.views.passes import follows, forced_of, tells_scores, trace_of, written_of
