@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+import glassformer
 from glassformer.cli.commands import studio as command
 from glassformer.errors import ConfigurationError
 from glassformer.looking.answer import unpacked
@@ -31,6 +32,7 @@ def test_where_scripts_were_not_built_the_command_says_so(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("library", ["fastapi", "uvicorn"])
 def test_without_the_libraries_the_command_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     monkeypatch.setattr("glassformer.scripts.script", lambda name: "built")
+    monkeypatch.setattr(glassformer, "studio", sys.modules["glassformer.studio"])  # which the import below replaces
     for name in [each for each in sys.modules if each.startswith("glassformer.studio")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
