@@ -1,5 +1,6 @@
 """Recipes are read with a sentence for whatever is wrong with them."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,35 @@ def test_a_wrong_change_is_told(tmp_path: Path, change: str, sentence: str) -> N
     path = write(tmp_path, 'title = "x"\n[source]\nkind = "copy"\n')
     with pytest.raises(RecipeError, match=sentence.replace("?", r"\?")):
         read_recipe(path, [change])
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (
+            r'"C:\Users\me\pairs.tsv"',
+            "my.toml: is not TOML: Invalid hex value (at line 3, column 14): write a path with /",
+        ),
+        (
+            r'"data\pairs.tsv"',
+            "my.toml: is not TOML: Unescaped '\\' in a string (at line 3, column 16): write a path with /",
+        ),
+        (r'"data\test.tsv"', r"my.toml: source.train is 'data\test.tsv': write a path with / or in single quotes"),
+        (
+            r'["a.tsv", "data\new.tsv"]',
+            r"my.toml: source.train is 'data\new.tsv': write a path with / or in single quotes",
+        ),
+    ],
+)
+def test_backslashes_of_windows_paths_are_told(tmp_path: Path, path: str, sentence: str) -> None:
+    recipe = write(tmp_path, f'[source]\nkind = "tsv"\ntrain = {path}\n')
+    with pytest.raises(RecipeError, match=re.escape(sentence)):
+        read_recipe(recipe)
+
+
+def test_a_path_of_windows_is_one_in_single_quotes(tmp_path: Path) -> None:
+    recipe: Any = read_recipe(write(tmp_path, "[source]\r\nkind = \"tsv\"\r\ntrain = 'C:\\data\\test.tsv'\r\n"))
+    assert str(recipe.source.train) == r"C:\data\test.tsv"
 
 
 def test_files_that_are_no_recipes_are_told(tmp_path: Path) -> None:

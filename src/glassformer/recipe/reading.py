@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 import warnings
 from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ from glassformer.registry import SOURCES, TASKS, Registry
 PATHS = {"train", "valid", "test", "path", "pretrained", "embeddings"}  # the keys that name files
 DEFAULT_TASK = "translation"  # of a recipe that names none
 NO_FILE = ("one-hot", "tf-idf")  # values of model.embeddings that name no file
+BACKSLASHES = "write a path with / or in single quotes, such as 'data\\pairs.tsv'"
+ESCAPED = {*"\b\t\n\f\r\x1b"}  # what TOML reads for \\b, \\t, …
 QUOTED = 100  # characters of a value in a message
 FORMS = {  # pydantic's errors in the terms of TOML
     "model_type": "it should be a table of keys",
@@ -48,10 +51,13 @@ def read_recipe(path: Path, changes: list[str] | None = None) -> Recipe:
 
 def read_table(path: Path) -> dict[str, Any]:
     """The contents of a TOML file."""
+    text = read_text(path)
     try:
-        return tomllib.loads(read_text(path))
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also a number of 5,000 digits, and 5,000 brackets
-        raise RecipeError(f"{path}: is not TOML: {error}") from None
+        line = re.search(r"line (\d+)", str(error))
+        hint = f": {BACKSLASHES}" if line and "\\" in text.splitlines()[int(line[1]) - 1] else ""
+        raise RecipeError(f"{path}: is not TOML: {error}{hint}") from None
 
 
 def read_text(path: Path) -> str:
@@ -91,6 +97,7 @@ def make_recipe(table: dict[str, Any], name: str = "recipe") -> Recipe:
         kinds = {"task": task_kind, "source": source_kind, "model": model_kind}
     except ConfigurationError as error:
         raise RecipeError("\n".join(f"{name}: {each}" for each in [*problems, str(error)])) from None
+    problems += [problem for key, values in merged.items() for problem in _control_characters(key, values)]
     if model_kind is Pretrained:  # the defaults of the task are for new models
         merged["model"] = _of_checkpoint(table["model"], name)
     made = {
@@ -187,6 +194,16 @@ def _change(table: dict[str, Any], change: str) -> None:
     if len(read) > 1:
         raise RecipeError(f"{change!r} sets several keys: write --set once for each")
     table[last] = read["value"]
+
+
+def _control_characters(section: str, values: dict[str, Any]) -> list[str]:
+    """What is wrong with paths in which a backslash was read as part of a tab or a line's end."""
+    paths = [(key, path) for key in PATHS & values.keys() for path in _listed(values[key]) if isinstance(path, str)]
+    return [f"{section}.{key} is {path!r}: {BACKSLASHES}" for key, path in paths if ESCAPED & {*path}]
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def _sentence(error: Any, section: str, kind: type[BaseModel]) -> str:
