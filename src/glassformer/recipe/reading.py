@@ -26,7 +26,7 @@ PATHS = {"train", "valid", "test", "path", "pretrained", "embeddings"}  # the ke
 DEFAULT_TASK = "translation"  # of a recipe that names none
 NO_FILE = ("one-hot", "tf-idf")  # values of model.embeddings that name no file
 BACKSLASHES = "write a path with / or in single quotes, such as 'data\\pairs.tsv'"
-ESCAPED = {*"\b\t\n\f\r\x1b"}  # what TOML reads for \\b, \\t, …
+ESCAPED = {*"\b\t\n\f\r\x1b"}  # what TOML reads for \b, \t, …
 QUOTED = 100  # characters of a value in a message
 FORMS = {  # pydantic's errors in the terms of TOML
     "model_type": "it should be a table of keys",
