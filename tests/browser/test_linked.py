@@ -93,6 +93,10 @@ def test_what_is_typed_stays_and_a_link_brings_what_took_long(browser: Browser, 
         expect(cells.first).to_be_visible()
         cells.nth(1).click()
         expect(page.locator("td.marked")).to_have_count(1)
+        cells.nth(1).press("ArrowLeft")
+        expect(cells.first).to_be_focused()
+        cells.first.press("Enter")
+        expect(page.locator("td.marked")).to_have_attribute("data-cell", "0 0")
         page.get_by_role("button", name="Integrated gradients").click()
         page.get_by_role("button", name="Follow the path").click()
         expect(page.locator(".word").first).to_be_visible()
@@ -106,6 +110,17 @@ def test_what_is_typed_stays_and_a_link_brings_what_took_long(browser: Browser, 
     with visited(browser, at(studio, "copy", "a b c d", beneath="effect")) as page:
         expect(page.get_by_role("button", name="What matters")).to_have_attribute("aria-pressed", "true")
         expect(page.get_by_role("button", name="nats").first).to_be_visible()
+
+
+def test_a_link_has_the_form_of_the_tree(browser: Browser, studio: str) -> None:
+    with visited(browser, at(studio, "en-de", TEXT, view="decode")) as page:
+        expect(page.locator(".node.pruned").first).to_be_visible()
+        page.get_by_label("show what was pruned").uncheck()
+        expect(page.locator(".node.pruned")).to_have_count(0)
+        url = page.url
+    with visited(browser, url) as page:
+        expect(page.locator(".node.kept").first).to_be_visible()
+        expect(page.locator(".node.pruned")).to_have_count(0)
 
 
 def cells_of(page: Page) -> Any:

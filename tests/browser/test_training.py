@@ -96,8 +96,20 @@ def test_the_slider_goes_through_the_steps(browser: Browser, studio: str, watche
         expect(page.locator(".rows bdi")).to_have_text(sharpest(sentence_of(looks[3], 0).words()).rows)
         page.get_by_label("text", exact=True).select_option("1")
         expect(page.locator(".columns bdi")).to_have_text(["d", "e"])
+        chosen = page.locator(".rows button[aria-pressed=true]")
+        expect(chosen).to_have_count(1)  # whichever word is the first to be shown
+        chosen.click()
+        expect(chosen).to_have_count(0)
+        url = page.url
         page.get_by_role("button", name="Play").click()
         expect(page.locator("output").first).to_have_text("step 6")
+    with visited(browser, url) as page:
+        expect(page.locator(".columns bdi")).to_have_text(["d", "e"])
+        expect(page.locator(".rows button[aria-pressed=true]")).to_have_count(0)
+        page.locator(".rows button").first.click()
+        url = page.url
+    with visited(browser, url) as page:
+        expect(page.locator(".rows button").first).to_have_attribute("aria-pressed", "true")
 
 
 def test_a_head_that_is_followed_through_a_training_is_that_of_the_other_views(browser: Browser, studio: str) -> None:

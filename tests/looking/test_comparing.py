@@ -11,6 +11,7 @@ import torch
 import glassformer as gf
 from every_task import EveryTask
 from glassformer.errors import InputError
+from glassformer.looking import comparing
 from glassformer.looking.comparing import Comparison, compare, compare_items
 from glassformer.tasks.translation import Translator
 
@@ -83,6 +84,16 @@ def test_runs_of_other_shapes_are_compared_as_far_as_they_can_be(trained: Transl
     assert any(pair.kind == "encoder.self" for pair in found.heads)  # both read the words a and b
     assert found.scores[0].second is None
     assert found.streams == []
+
+
+def test_heads_over_long_texts_are_compared_with_those_of_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    run: Any = gf.load("en-de")
+    every = compare(run, run, "A man lives here.")
+    monkeypatch.setattr(comparing, "MOST", 100)
+    found = compare(run, run, "A man lives here.")
+    assert len(found.heads) == len(every.heads)
+    assert all(pair.nearest == (pair.layer, pair.head) for pair in found.heads)
+    assert "decoder.cross attention is long, so each head is compared with the one of its place alone" in found.notes
 
 
 def test_outputs_that_were_cut_are_compared_as_others_are() -> None:

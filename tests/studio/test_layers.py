@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 import glassformer as gf
 from glassformer.looking.patching import preference
 from glassformer.looking.plots.choosing import name
-from glassformer.studio.views import layers
+from glassformer.studio.views import passes
 from glassformer.tasks.translation import Translator
 
 from .test_views import ask
@@ -96,7 +96,7 @@ def test_what_cannot_be_said_is_refused_in_a_sentence(
 def test_what_would_take_minutes_is_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     text, other = "a b c a b d", "a b c a c d"  # which nobody else has asked about
     assert ask(client, "layers", "copy", text=text).header["leaves_out"] is True
-    monkeypatch.setattr(layers, "READ", 50)
+    monkeypatch.setattr(passes, "READ", 50)
     assert ask(client, "layers", "copy", text=f"{text} a").header["leaves_out"] is False
     for view, options, said in (
         ("source", {"method": "occlusion"}, "tokens out takes too long: take a shorter text, or input × gradient"),
@@ -105,3 +105,10 @@ def test_what_would_take_minutes_is_refused(client: TestClient, monkeypatch: pyt
         response = client.post(f"/api/ask/layers.{view}", json={"run": "copy", "options": {"text": text, **options}})
         assert (response.status_code, said in response.json()["error"]) == (400, True), response.text
     assert ask(client, "layers.source", "copy", text=text, method="input_x_gradient").arrays == {}
+    monkeypatch.setattr(passes, "READ", 20)
+    for view, options, said in (
+        ("layers.patching", {"other": other, "over": "heads"}, "heads takes too long: take a shorter text"),
+        ("effects", {}, "to switch off each of"),
+    ):
+        response = client.post(f"/api/ask/{view}", json={"run": "copy", "options": {"text": text, **options}})
+        assert (response.status_code, said in response.json()["error"]) == (400, True), response.text

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WRITTEN = 20  # tokens at most that a run writes after a text
+MOST = 1 << 31  # pairs of weights that are compared, for some seconds
 SAME = 1e-4  # a difference up to which two streams are the same: that of another order of summing
 STREAM = ("embedding", "after", "output")
 
@@ -197,8 +198,14 @@ def _heads(one: Trace, two: Trace, notes: list[str]) -> list[HeadPair]:
         if any(axes[0][axis] != axes[1][axis] for axis in ("token", "key")):
             notes.append(f"{kind} attention is over different tokens, so its heads are not compared")
             continue
+        few = sum(each.numel() for each in ours.values()) * len(theirs) <= MOST
+        if not few:
+            notes.append(f"{kind} attention is long, so each head is compared with the one of its place alone")
         for place, weights in ours.items():
-            far = {other: 0.5 * float((weights - each).abs().sum(dim=-1).mean()) for other, each in theirs.items()}
+            others = theirs if few else {other: each for other, each in theirs.items() if other == place}
+            far = {other: 0.5 * float((weights - each).abs().sum(dim=-1).mean()) for other, each in others.items()}
+            if not far:
+                continue
             nearest = min(far, key=lambda other: (far[other], other != place))
             found.append(HeadPair(kind, *place, far.get(place), nearest, far[nearest]))
     return found

@@ -33,13 +33,21 @@ from glassformer.looking.plots.choosing import name
 from glassformer.looking.points import stack_of
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
-from glassformer.studio.views.passes import follows, forced_of, tells_scores, trace_of, written_of
+from glassformer.studio.views.passes import (
+    can_read,
+    count_of,
+    follows,
+    forced_of,
+    heads_of,
+    tells_scores,
+    trace_of,
+    written_of,
+)
 from glassformer.studio.views.traces import Output
 from glassformer.studio.views.view import IMAGE, Given, View
 
 MOST = 128  # places of the output that are shown
 BEST = 5  # words of each layer and place
-READ = 1 << 18  # tokens that the model reads for one answer, over all times that it reads: some seconds of a small one
 PARTS = ("tokens", "embedding", "positions", "output", "before", "after", "logits")
 METHODS = {"input_x_gradient": input_x_gradient, "integrated_gradients": integrated_gradients, "occlusion": occlusion}
 Place = Annotated[int, Field(ge=0, le=100_000)]
@@ -85,7 +93,7 @@ def lens(run: Any, options: Output) -> Answer:
         "whole": trace["logits"][0].dim() == 1,
         "places": _places(run, trace, options),
         "total": len(logits),
-        "leaves_out": _can_read(_count(run, options), run, options),
+        "leaves_out": can_read(count_of(run, options), run, options),
         "chosen": [{"id": each, "text": name(names[each])} for each in wanted[:MOST]],
         "candidates": [_best(row, names) for row in logits[:MOST]],
         "stack": "decoder" if "decoder" in forced_of(run, options).tokens else "encoder",
@@ -184,21 +192,10 @@ def _token(run: Any, trace: Trace, options: Chosen) -> int:
     return follows(run, options, logits)[options.position] if options.token is None else options.token
 
 
-def _count(run: Any, asked: Output) -> int:
-    """How many tokens the model reads, in all its stacks."""
-    tokens = forced_of(run, asked).tokens
-    return sum(len(tokens[stack][0]) for stack in tokens if stack != WRITTEN)
-
-
-def _can_read(times: int, run: Any, asked: Output) -> bool:
-    """Whether the text may be read so many times for one answer: nobody else is answered meanwhile."""
-    return times * _count(run, asked) <= READ
-
-
 def source(run: Any, options: Source) -> Answer:
     """How much each word that was read speaks for a word."""
-    count = _count(run, options)
-    if options.method == "occlusion" and not _can_read(count, run, options):
+    count = count_of(run, options)
+    if options.method == "occlusion" and not can_read(count, run, options):
         raise InputError(
             f"to leave each of {count:,} tokens out takes too long: take a shorter text, or input × gradient"
         )
@@ -260,9 +257,11 @@ def patched(run: Any, options: Patching) -> Answer:
     whole, token = trace["logits"][0].dim() == 1, _token(run, trace, options)
     metric = preference(token, None if whole else options.position, options.against)
     clean, corrupt = item_of(run, options.text), item_of(run, options.other)
-    places = _places_to_patch(run, options)
-    if options.over == "positions" and not _can_read(places, run, options):
-        raise InputError(f"to patch each of {places:,} places takes too long: take a shorter text, or heads")
+    over_heads = options.over == "heads"
+    many = heads_of(run, f"{stack_of(points(run)[0])}.") if over_heads else _places_to_patch(run, options)
+    if not can_read(many, run, options):
+        what, instead = ("heads", "") if over_heads else ("places", ", or heads")
+        raise InputError(f"to patch each of {many:,} {what} takes too long: take a shorter text{instead}")
     found = patching(run, clean, corrupt, metric, options.over, None, written_of(run, options))
     forced, stack = forced_of(run, options), stack_of(found.points[0])
     return Answer(

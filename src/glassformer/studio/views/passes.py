@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from glassformer.looking.patching import Forced
-from glassformer.looking.points import Names, Numbers, points, tells_numbers
+from glassformer.looking.points import Names, Numbers, points, points_of, tells_numbers
 from glassformer.looking.recording import record
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
@@ -23,6 +23,7 @@ from glassformer.studio.views.traces import Output, Reading, looked
 
 _Value = TypeVar("_Value")  # what is remembered
 KEPT = 6  # traces of each run
+READ = 1 << 18  # tokens that the model reads for one answer, over all times that it reads: some seconds of a small one
 
 _forced: WeakKeyDictionary[Any, OrderedDict[Any, Forced]] = WeakKeyDictionary()
 _traces: WeakKeyDictionary[Any, OrderedDict[Any, Trace]] = WeakKeyDictionary()
@@ -76,6 +77,23 @@ def layer_trace(run: Any, asked: Output, point: str) -> Trace:
 def tells_scores(run: Any) -> bool:
     """Whether the run's model scores words or labels: numbers that it answers with are no scores."""
     return "logits" in points(run) and not tells_numbers(run)
+
+
+def count_of(run: Any, asked: Output) -> int:
+    """How many tokens the model reads, in all its stacks."""
+    tokens = forced_of(run, asked).tokens
+    return sum(len(tokens[stack][0]) for stack in tokens if stack != WRITTEN)
+
+
+def can_read(times: int, run: Any, asked: Output) -> bool:
+    """Whether the text may be read so many times for one answer: nobody else is answered meanwhile."""
+    return times * count_of(run, asked) <= READ
+
+
+def heads_of(run: Any, stack: str = "") -> int:
+    """How many heads a model has, or one of its stacks."""
+    found = points_of(run.model)
+    return sum(found[name].axes["head"] or 0 for name in found if name.startswith(stack) and name.endswith(".heads"))
 
 
 def streams(run: Any) -> tuple[str, ...]:

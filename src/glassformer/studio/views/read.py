@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from glassformer.errors import InputError
 from glassformer.looking import points
 from glassformer.looking.ablation import head_effects
 from glassformer.looking.answer import Answer
@@ -16,8 +17,8 @@ from glassformer.looking.packing import VERSION, First, answer_of, weights_of, w
 from glassformer.looking.points import layer_of
 from glassformer.studio.faces import face_of
 from glassformer.studio.items import item_of
-from glassformer.studio.views.passes import tells_scores
-from glassformer.studio.views.traces import Reading, changed, looked
+from glassformer.studio.views.passes import can_read, heads_of, tells_scores
+from glassformer.studio.views.traces import Output, Reading, changed, looked
 from glassformer.studio.views.view import IMAGE, Given, Head, Kind, Layer, Options, Place, View
 
 
@@ -73,14 +74,17 @@ def weights(run: Any, options: Weights) -> Answer:
 
 def effects(run: Any, options: Effects) -> Answer:
     """What the log-probability of the answer loses without each head."""
+    heads = heads_of(run)
+    if not can_read(heads, run, Output(text=options.text)):
+        raise InputError(f"to switch off each of {heads:,} heads takes too long: take a shorter text")
     found = head_effects(run, item_of(run, options.text))
-    heads = [
+    rows = [
         {"kind": kind, "layer": layer_of(point) or 0, "head": head, "effect": round(value, 4)}
         for kind, scores in found.items()
-        for point, row in zip(scores.points, scores.values.tolist(), strict=True)
-        for head, value in zip(scores.heads, row, strict=True)
+        for point, values in zip(scores.points, scores.values.tolist(), strict=True)
+        for head, value in zip(scores.heads, values, strict=True)
     ]
-    return Answer({"heads": heads})
+    return Answer({"heads": rows})
 
 
 def fits(run: Any) -> bool:

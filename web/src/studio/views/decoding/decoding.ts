@@ -25,8 +25,8 @@ export interface Decoding extends PackedDecoding {
   total: number; // the log-probability of the output
 }
 
-// What is chosen in the view itself: the step, and what acts on probabilities.
-export type Chosen = { step: number; temperature: number; top_k: number | null; top_p: number };
+// What is chosen in the view itself: the step, what acts on probabilities, and whether the tree shows what was pruned.
+export type Chosen = { step: number; temperature: number; top_k: number | null; top_p: number; pruned: boolean };
 
 const FATES = ["kept", "pruned", "finished"] as const;
 
