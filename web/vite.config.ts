@@ -9,6 +9,7 @@ export default defineConfig(({ mode }) => ({
     outDir: "../src/glassformer/looking/built",
     emptyOutDir: false,
     target: "es2022",
+    cssTarget: ["chrome123", "firefox120", "safari17.5"], // which know light-dark(): older ones would not see a theme that is chosen
     lib: {
       entry: mode === "studio" ? "src/studio/studio.ts" : `src/${mode}.ts`,
       formats: [mode === "widget" ? "es" : "iife"],

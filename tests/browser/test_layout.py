@@ -15,6 +15,7 @@ from .test_read_and_write import box
 
 WEB = Path(__file__).parents[2] / "web"
 SCALE = {"12px", "13.5px", "15px", "18px", "24px"}
+FRAME = "[data-view='read and write']"
 VIEWS = {"read": ".words", "decode": "[data-tree]", "inside": ".title", "layers": ".word", "positions": ".slider"}
 
 # The sizes of all letters that are seen, with an example of each.
@@ -114,3 +115,18 @@ def test_48_heads_of_512_tokens_are_painted_in_40_milliseconds(browser: Browser)
     page.close()
     assert is_right
     assert milliseconds < 40
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_theme_that_is_chosen_is_seen_whatever_the_system_says(browser: Browser, studio: str, scheme: str) -> None:
+    papers = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 27)"}
+    with visited(browser, studio, scheme=scheme) as page:
+        frame, button = page.locator(FRAME), page.locator("header button.theme:not([data-tour])")
+        expect(frame).to_have_css("background-color", papers[scheme])
+        for theme in ("light", "dark"):  # then it is the system's again
+            button.click()
+            expect(frame).to_have_css("background-color", papers[theme])
+        button.click()
+        expect(frame).to_have_css("background-color", papers[scheme])
+    with visited(browser, f"{studio}#theme=dark", scheme=scheme) as page:
+        expect(page.locator(FRAME)).to_have_css("background-color", papers["dark"])
