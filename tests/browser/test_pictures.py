@@ -104,9 +104,9 @@ def test_the_tree_is_walked_and_taken_by_keys(browser: Browser, studio: str) -> 
 @pytest.mark.parametrize("width", [1280, 768, 390])
 def test_names_on_a_map_are_as_large_as_other_words(browser: Browser, studio: str, width: int) -> None:
     with visited(browser, at(studio, "copy", TEXT, view="positions"), width) as page:
-        page.locator(READ["positions"]).first.wait_for()
+        expect(page.locator("figure svg")).to_have_count(3)  # the chart, and both maps
         scales = page.evaluate("[...document.querySelectorAll('figure svg')].map(each => each.getScreenCTM().a)")
-        assert scales == pytest.approx([1, 1, 1], abs=0.01)  # of the chart, and of both maps
+        assert scales == pytest.approx([1, 1, 1], abs=0.01)
         ticks = page.locator("figure", has_text="How alike, by distance").locator("svg text[text-anchor=end]")
         numbers = [float(each.replace("−", "-")) for each in ticks.all_text_contents()]
         assert len(numbers) >= 3

@@ -15,6 +15,7 @@ import glassformer as gf
 from glassformer.decoding import BeamTrees, Limits, beam_search, greedy, sample
 from glassformer.decoding.tree import Fate
 from glassformer.looking import recording
+from glassformer.looking.session import Decoding
 from glassformer.parts import cache
 
 from .families import FAMILIES, KEEP, SOURCE, SPEAKERS, WRITERS, same, translator
@@ -206,6 +207,14 @@ def test_padding_of_another_length_changes_nothing() -> None:
         beam_search(model, SOURCE[1:, :3], limits=LIMITS, width=3)
     ours: Tensor = together["decoder.1.cross"][1]
     same(ours[:, : alone["decoder.1.cross"].shape[2], :3], alone["decoder.1.cross"][0])
+
+
+def test_slots_that_were_kept_are_those_of_their_sentence() -> None:
+    watcher = Decoding(rows=torch.tensor([[0], [1]]))
+    watcher.prune(torch.tensor([[0, 2], [1, 3]]))
+    watcher.select(torch.tensor([[0]]), torch.tensor([1]))
+    assert watcher.moved is not None
+    assert (watcher.moved.tolist(), watcher.slots) == ([[1, 3]], 2)
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from glassformer.data.sources.files import AlignedSource, FolderSource, TsvSource
 from glassformer.errors import RecipeError
-from glassformer.recipe import Section, bundled, find_recipe, make_recipe, read_recipe, with_absolute_paths
+from glassformer.recipe import Section, bundled, find_recipe, make_recipe, read_recipe, to_toml, with_absolute_paths
 from glassformer.recipe.model import section_of
 from glassformer.registry import FAMILIES
 
@@ -169,6 +169,18 @@ def test_backslashes_of_windows_paths_are_told(tmp_path: Path, path: str, senten
     recipe = write(tmp_path, f'[source]\nkind = "tsv"\ntrain = {path}\n')
     with pytest.raises(RecipeError, match=re.escape(sentence)):
         read_recipe(recipe)
+
+
+def test_only_backslashes_that_toml_refuses_are_told(tmp_path: Path) -> None:
+    for text in ('["line 99"]\n["line 99"]\n', 'a = "x\\ty" b', "b = = 1 # \\"):
+        with pytest.raises(RecipeError, match="is not TOML: ") as told:
+            read_recipe(write(tmp_path, text))
+        assert "single quotes" not in str(told.value)
+
+
+def test_a_run_in_a_folder_with_a_tab_is_read_again(tmp_path: Path) -> None:
+    recipe = with_absolute_paths(make_recipe({"source": {"kind": "tsv", "train": "a.tsv"}}), tmp_path / "my\tdata")
+    assert read_recipe(write(tmp_path, to_toml(recipe))) == recipe
 
 
 def test_a_path_of_windows_is_one_in_single_quotes(tmp_path: Path) -> None:

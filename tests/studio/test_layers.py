@@ -107,7 +107,8 @@ def test_what_would_take_minutes_is_refused(client: TestClient, monkeypatch: pyt
     assert ask(client, "layers.source", "copy", text=text, method="input_x_gradient").arrays == {}
     monkeypatch.setattr(passes, "READ", 20)
     for view, options, said in (
-        ("layers.patching", {"other": other, "over": "heads"}, "heads takes too long: take a shorter text"),
+        ("layers.patching", {"other": other, "over": "heads"}, "to patch each of 24 heads takes too long"),
+        ("layers.source", {"method": "integrated_gradients"}, "tokens take too long: take a shorter text, or fewer"),
         ("effects", {}, "to switch off each of"),
     ):
         response = client.post(f"/api/ask/{view}", json={"run": "copy", "options": {"text": text, **options}})

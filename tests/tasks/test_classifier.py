@@ -149,7 +149,7 @@ def test_what_is_shown_of_it(trained: Classifier, tmp_path: Path) -> None:
 
 def test_two_runs_are_compared_by_how_sure_they_are_of_their_labels(trained: Classifier) -> None:
     (score,) = compare(trained, trained, "the old hammer").scores
-    assert score.what == "its label"
+    assert score.what == "the likeliest label"
     assert score.first == score.second
     assert score.first == pytest.approx(math.log(trained.classify(["the old hammer"])[0].probability), abs=1e-4)
 

@@ -100,7 +100,7 @@ def patching(
         raise InputError(f'patching goes over "positions" or "heads", not {over!r}')
     written = run.forced(clean).written if written is None else written
     one, two = (run.forced(text, written) for text in (clean, corrupt))  # alike also where the output was cut
-    names = _names(run, points, over)
+    names = points_to_patch(run, points, over)
     with record(run.model, keep=[*names, "logits"]) as trace:
         best = _measured(metric, _logits(run, one))
     worst = _measured(metric, _logits(run, two))
@@ -153,8 +153,8 @@ def preference(token: int, position: int | None = None, against: int | None = No
     return metric
 
 
-def _names(run: Looked, given: Names | None, over: Over) -> list[str]:
-    """The points to patch."""
+def points_to_patch(run: Looked, given: Names | None, over: Over) -> list[str]:
+    """The points to patch, if none are given: what leaves each layer of the stack that reads the text, or all heads."""
     known = points_of(run.model)
     axis = "head" if over == "heads" else "token"
     if given is None:

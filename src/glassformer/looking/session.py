@@ -101,8 +101,10 @@ class Decoding(Watcher):
     def select(self, beams: Tensor, sentences: Tensor | None) -> None:
         if self.rows is None:
             return
-        rows = self.rows if sentences is None else self.rows[sentences]
-        self.rows = rows.gather(1, beams)
+        if sentences is not None:
+            self.rows = self.rows[sentences]
+            self.moved = None if self.moved is None else self.moved[sentences]
+        self.rows = self.rows.gather(1, beams)
 
     def prune(self, slots: Tensor) -> None:
         self.moved, self.slots = slots, slots.shape[1]

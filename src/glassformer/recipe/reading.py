@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 import tomllib
 import warnings
 from collections.abc import Callable, Sequence
@@ -44,6 +43,8 @@ class RecipeWarning(UserWarning):
 def read_recipe(path: Path, changes: list[str] | None = None) -> Recipe:
     """The recipe in a TOML file, with changes such as `train.lr=3e-4`; `train.lr=` removes the key."""
     table = read_table(path)
+    if wrong := [each for key, values in table.items() for each in _control_characters(key, values)]:
+        raise RecipeError("\n".join(f"{path}: {each}" for each in wrong))
     for change in changes or ():
         _change(table, change)
     return make_recipe(table, str(path))
@@ -51,12 +52,10 @@ def read_recipe(path: Path, changes: list[str] | None = None) -> Recipe:
 
 def read_table(path: Path) -> dict[str, Any]:
     """The contents of a TOML file."""
-    text = read_text(path)
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(read_text(path))
     except (ValueError, RecursionError) as error:  # also a number of 5,000 digits, and 5,000 brackets
-        line = re.search(r"line (\d+)", str(error))
-        hint = f": {BACKSLASHES}" if line and "\\" in text.splitlines()[int(line[1]) - 1] else ""
+        hint = f": {BACKSLASHES}" if str(error).startswith(("Unescaped", "Invalid hex value")) else ""
         raise RecipeError(f"{path}: is not TOML: {error}{hint}") from None
 
 
@@ -97,7 +96,6 @@ def make_recipe(table: dict[str, Any], name: str = "recipe") -> Recipe:
         kinds = {"task": task_kind, "source": source_kind, "model": model_kind}
     except ConfigurationError as error:
         raise RecipeError("\n".join(f"{name}: {each}" for each in [*problems, str(error)])) from None
-    problems += [problem for key, values in merged.items() for problem in _control_characters(key, values)]
     if model_kind is Pretrained:  # the defaults of the task are for new models
         merged["model"] = _of_checkpoint(table["model"], name)
     made = {
@@ -196,10 +194,15 @@ def _change(table: dict[str, Any], change: str) -> None:
     table[last] = read["value"]
 
 
-def _control_characters(section: str, values: dict[str, Any]) -> list[str]:
-    """What is wrong with paths in which a backslash was read as part of a tab or a line's end."""
-    paths = [(key, path) for key in PATHS & values.keys() for path in _listed(values[key]) if isinstance(path, str)]
-    return [f"{section}.{key} is {path!r}: {BACKSLASHES}" for key, path in paths if ESCAPED & {*path}]
+def _control_characters(section: str, values: Any) -> list[str]:
+    """What is wrong with paths in which a backslash was read as part of a tab or a line's end.
+
+    A path from / has none: a run's own recipe may name a folder with such letters.
+    """
+    named = {key: _listed(values[key]) for key in PATHS & values.keys()} if isinstance(values, dict) else {}
+    paths = [(key, path) for key, some in named.items() for path in some if isinstance(path, str)]
+    wrong = [(key, path) for key, path in paths if ESCAPED & {*path} and not path.startswith("/")]
+    return [f"{section}.{key} is {path!r}: {BACKSLASHES}" for key, path in wrong]
 
 
 def _listed(value: Any) -> Sequence[Any]:

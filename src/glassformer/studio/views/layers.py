@@ -28,9 +28,9 @@ from glassformer.looking.analyses import (
     occlusion,
 )
 from glassformer.looking.answer import Answer
-from glassformer.looking.patching import preference
+from glassformer.looking.patching import points_to_patch, preference
 from glassformer.looking.plots.choosing import name
-from glassformer.looking.points import stack_of
+from glassformer.looking.points import points_of, stack_of
 from glassformer.looking.trace import WRITTEN, Trace
 from glassformer.studio.items import item_of
 from glassformer.studio.views.passes import (
@@ -199,6 +199,8 @@ def source(run: Any, options: Source) -> Answer:
         raise InputError(
             f"to leave each of {count:,} tokens out takes too long: take a shorter text, or input × gradient"
         )
+    if options.method == "integrated_gradients" and not can_read(options.steps, run, options):
+        raise InputError(f"{options.steps} steps over {count:,} tokens take too long: take a shorter text, or fewer")
     trace = trace_of(run, options, ("logits",))
     whole = trace["logits"][0].dim() == 1
     more = {"steps": options.steps} if options.method == "integrated_gradients" else {}
@@ -241,14 +243,12 @@ def _said(found: Attribution, position: int, words: list[list[int]] | None) -> d
     }
 
 
-def _places_to_patch(run: Any, options: Patching) -> int:
-    """How many there are over positions: in each layer of the stack that reads the text, all tokens."""
-    names = points(run)
-    stack = stack_of(names[0])
-    layers = sum(
-        each.startswith(f"{stack}.") and each.endswith((".after", ".state")) and each.count(".") == 2 for each in names
-    )
-    return layers * len(forced_of(run, options).tokens[stack][0])
+def _to_patch(run: Any, options: Patching) -> int:
+    """How many heads or places there are to patch."""
+    found, names = points_of(run.model), points_to_patch(run, None, options.over)
+    if options.over == "heads":
+        return sum(found[each].axes["head"] or 0 for each in names)
+    return len(names) * len(forced_of(run, options).tokens[stack_of(names[0])][0])
 
 
 def patched(run: Any, options: Patching) -> Answer:
@@ -257,10 +257,9 @@ def patched(run: Any, options: Patching) -> Answer:
     whole, token = trace["logits"][0].dim() == 1, _token(run, trace, options)
     metric = preference(token, None if whole else options.position, options.against)
     clean, corrupt = item_of(run, options.text), item_of(run, options.other)
-    over_heads = options.over == "heads"
-    many = heads_of(run, f"{stack_of(points(run)[0])}.") if over_heads else _places_to_patch(run, options)
+    many = _to_patch(run, options)
     if not can_read(many, run, options):
-        what, instead = ("heads", "") if over_heads else ("places", ", or heads")
+        what, instead = ("heads", "") if options.over == "heads" else ("places", ", or heads" if heads_of(run) else "")
         raise InputError(f"to patch each of {many:,} {what} takes too long: take a shorter text{instead}")
     found = patching(run, clean, corrupt, metric, options.over, None, written_of(run, options))
     forced, stack = forced_of(run, options), stack_of(found.points[0])

@@ -90,10 +90,9 @@ def can_read(times: int, run: Any, asked: Output) -> bool:
     return times * count_of(run, asked) <= READ
 
 
-def heads_of(run: Any, stack: str = "") -> int:
-    """How many heads a model has, or one of its stacks."""
-    found = points_of(run.model)
-    return sum(found[name].axes["head"] or 0 for name in found if name.startswith(stack) and name.endswith(".heads"))
+def heads_of(run: Any) -> int:
+    """How many heads a model has."""
+    return sum(point.axes["head"] or 0 for name, point in points_of(run.model).items() if name.endswith(".heads"))
 
 
 def streams(run: Any) -> tuple[str, ...]:
