@@ -59,6 +59,7 @@ format: $(TOOLS)
 
 bench: $(TOOLS)
 	$(RUN) benchmarks/decode.py
+	$(RUN) benchmarks/translate_cpu.py
 	$(RUN) benchmarks/train.py
 	$(RUN) benchmarks/generate.py
 

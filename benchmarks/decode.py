@@ -93,8 +93,8 @@ def generate(size: Size, job: Job) -> Write:
     return decode
 
 
-def ctranslate2(size: Size, job: Job, int8: bool = False) -> Write:
-    """CTranslate2's beam search, from the weights of `marian`."""
+def ctranslate2(size: Size, job: Job, int8: bool = False, workers: int = 1) -> Write:
+    """CTranslate2's beam search, from the weights of `marian`; several workers share the threads, with a batch each."""
     import ctranslate2
     from ctranslate2.converters.transformers import MarianMTLoader
 
@@ -110,7 +110,8 @@ def ctranslate2(size: Size, job: Job, int8: bool = False) -> Write:
     spec.optimize(quantization="int8" if int8 else None)
     spec.save(folder.name)
     kind = "int8" if int8 else "float32"
-    translator = ctranslate2.Translator(folder.name, "cpu", compute_type=kind, intra_threads=job.threads)
+    threads = {"inter_threads": workers, "intra_threads": job.threads // workers}
+    translator = ctranslate2.Translator(folder.name, "cpu", compute_type=kind, **threads)
     folder.cleanup()
     numbers = {word: number for number, word in enumerate(words)}
     sources = [[words[token] for token in source] for source in job.sources]
@@ -127,6 +128,7 @@ CONTENDERS: dict[str, Callable[[Size, Job], Write]] = {
     "generate": generate,
     "ctranslate2": ctranslate2,
     "ctranslate2-int8": lambda size, job: ctranslate2(size, job, int8=True),
+    "ctranslate2-int8-workers": lambda size, job: ctranslate2(size, job, int8=True, workers=job.threads),
     "ours": ours,
     "ours-int8": lambda size, job: ours(size, job, int8=True),
 }
@@ -187,7 +189,7 @@ def main() -> None:
         rows = {each: {"tokens_per_s": round(job.tokens / took, 1)} for each, took in seconds.items()}
         print(f"\n{name}: {size}, beam {options.beams}, batch {options.batch}, {options.threads} threads")
         for each, took in seconds.items():
-            line = f"  {each:18} {job.tokens / took:9.1f} tokens/s"
+            line = f"  {each:24} {job.tokens / took:9.1f} tokens/s"
             if "generate" in seconds:
                 rows[each]["times_generate"] = round(seconds["generate"] / took, 2)
                 line += f"  {rows[each]['times_generate']:6.2f} x generate"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -43,9 +44,9 @@ def prompts(batch: int, length: int) -> torch.Tensor:
     return torch.randint(3, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(1))
 
 
-def ours(family: str, tokens: torch.Tensor, length: int) -> Write:
+def ours(family: str, tokens: torch.Tensor, length: int, int8: bool = False) -> Write:
     """Glassformer."""
-    packed = gf.pack(model(family))
+    packed = gf.quantise(model(family)) if int8 else gf.pack(model(family))
     limits = gf.Limits(start=None, end=END, max_length=length, min_length=length)
     return lambda: [each.tokens for each in gf.greedy(packed, tokens, limits=limits)]
 
@@ -75,7 +76,16 @@ def theirs(family: str, tokens: torch.Tensor, length: int) -> Write:
     return write
 
 
-CONTENDERS = {"generate": theirs, "ours": ours}
+CONTENDERS: dict[str, Callable[..., Write]] = {
+    "generate": theirs,
+    "ours": ours,
+    "ours-int8": lambda family, tokens, length: ours(family, tokens, length, int8=True),
+}
+
+
+def contender(name: str, *job: Any) -> Write:
+    """A contender by its name, made where it is to work."""
+    return CONTENDERS[name](*job)
 
 
 def on_gpu(wish: argparse.Namespace) -> None:
@@ -112,17 +122,18 @@ def main() -> None:
         size = sum(parameter.numel() for parameter in model(family).parameters())
         for batch in map(int, wish.batches.split(",")):
             job = (family, prompts(batch, wish.prompt), wish.length)
-            workers = {name: Worker(wish.threads, make, *job) for name, make in CONTENDERS.items()}
+            workers = {name: Worker(wish.threads, contender, name, *job) for name in CONTENDERS}
             seconds, outputs = race(workers, wish.rounds)
             same = outputs["ours"] == outputs["generate"]
             speeds = {name: batch * wish.length / took for name, took in seconds.items()}
-            ratio = speeds["ours"] / speeds["generate"]
+            ratios = {name: round(speeds[name] / speeds["generate"], 2) for name in ("ours", "ours-int8")}
             print(
-                f"{family} ({size / 1e6:.1f} M), batch {batch}: generate {speeds['generate']:.0f}, "
-                f"ours {speeds['ours']:.0f} tokens/s: {ratio:.2f} x{'' if same else '; outputs differ'}",
+                f"{family} ({size / 1e6:.1f} M), batch {batch}: generate {speeds['generate']:.0f} tokens/s, "
+                + ", ".join(f"{name} {speeds[name]:.0f} ({ratio:.2f} x)" for name, ratio in ratios.items())
+                + ("" if same else "; outputs in float32 differ"),
                 flush=True,
             )
-            report[f"{family}/{batch}"] = {"tokens_per_s": speeds, "times_generate": round(ratio, 2), "same": same}
+            report[f"{family}/{batch}"] = {"tokens_per_s": speeds, "times_generate": ratios, "same": same}
     print(json.dumps(report))
 
 

@@ -7,6 +7,8 @@ multi30k    the recipe without R-Drop, 600 steps
 base-32k    Transformer base on Tatoeba, batches of 32,768 tokens: captured, and captured and compiled
 base-8k     the same, batches of 8,192 tokens
 start       seconds from typing the command to the first step: with nothing cached, and again with what that left
+lora        adapters of a model of 300 steps on multi30k: captured, and captured and compiled
+long        base size on documents of 4,096 tokens on each side, batches of 32,768: what the model needs of the memory
 resume      a training that is stopped by SIGTERM half way and resumed, against one that is not, bit by bit
 minute      Multi30k from typing the command to BLEU on the test set
 pilot       the tries of `minute` side by side: what each scores; their seconds mean nothing
@@ -19,34 +21,27 @@ that fails shows the end of its output, and the others go on. The last line is J
 from __future__ import annotations
 
 import argparse
-import gzip
-import itertools
 import json
-import lzma
 import os
+import random
 import re
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from commands import ROOT, TOY, WAYS, Bench, Command, CommandError, Settings, folder, small, speed
+
 LANGUAGES = ("en", "de")
 SPLITS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 NEVER = 10**9
-SHOWN = 15  # lines of the output of what failed
-Settings = dict[str, Any]
-WAYS: dict[str, bool | str] = {"captured": "auto", "compiled": True}  # train.compile, by what it makes of a step
-
+DOCUMENT = 4_096  # tokens
 QUIET: Settings = {"train.validate_every": NEVER, "train.save_every": NEVER, "train.validate_sentences": 1}
 BASE: Settings = {
     "model.width": 512,
@@ -71,168 +66,45 @@ MINUTE: Settings = {
     **QUIET,
 }
 TRIES: dict[str, Settings] = {
-    "r-drop": {"train.steps": 3800, "train.warmup": 800, "train.lr": 5e-3, "train.consistency": 2.0},
+    "r-drop": {"train.steps": 2800, "train.warmup": 600, "train.lr": 5e-3, "train.consistency": 2.0},
     "plain": {"train.steps": 5000, "train.warmup": 1000, "train.lr": 5e-3, "train.consistency": 0.0},
-    "muon": {
-        "train.steps": 3300,
+    "muon r-drop": {
+        "train.steps": 2600,
         "train.warmup": 300,
         "train.optimiser": "muon",
         "train.lr": 4e-3,
         "train.muon_lr": 0.02,
         "train.consistency": 2.0,
     },
-    "bpe": {
-        "train.steps": 3800,
-        "train.warmup": 800,
-        "train.lr": 5e-3,
-        "train.consistency": 2.0,
-        "tokenizer.kind": "bpe",
+    "muon": {
+        "train.steps": 4500,
+        "train.warmup": 300,
+        "train.optimiser": "muon",
+        "train.lr": 4e-3,
+        "train.muon_lr": 0.02,
+        "train.consistency": 0.0,
     },
 }
-TOY: Settings = {
-    "model.width": 32,
-    "model.heads": 2,
-    "model.layers": 1,
-    "model.hidden": 32,
-    "train.steps": 12,
-    "train.warmup": 4,
-    "train.batch_tokens": 256,
-    "train.log_every": 2,
-    "train.precision": "float32",
-    "tokenizer.vocabulary": 300,
-    "decode.max_length": 8,
-}
 
 
-class CommandError(Exception):
-    """A command ended badly: the end of what it printed."""
-
-
-@dataclass
-class Command:
-    """One `glassformer train` under way, with its output in a file."""
-
-    process: subprocess.Popen[bytes]
-    folder: Path
-    log: Path
-    began: float
-    first: float | None = None  # seconds until the first line of metrics.jsonl
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the command was typed."""
-        return time.perf_counter() - self.began
-
-    @property
-    def output(self) -> str:
-        """All that it has printed."""
-        return self.log.read_text(encoding="utf-8", errors="replace")
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The measurements of training so far."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        read = [json.loads(line) for line in lines if line.endswith("\n")]
-        return [row for row in read if "tokens_per_s" in row]
-
-    def wait(self, step: int | None = None) -> None:
-        """Wait for its end, or for the line of a step, after which it is told to stop."""
-        told = False
-        while self.process.poll() is None:
-            if (not told and step is not None) or self.first is None:
-                rows = self.rows()
-                if rows and self.first is None:
-                    self.first = self.seconds
-                if rows and step is not None and rows[-1]["step"] >= step and not told:
-                    told = True
-                    self.process.send_signal(signal.SIGTERM)
-            time.sleep(0.02)
-        if self.process.returncode and not told:
-            raise CommandError(
-                f"exit status {self.process.returncode}\n" + "\n".join(self.output.splitlines()[-SHOWN:])
-            )
-
-
-@dataclass
-class Bench:
-    """Where data, runs and caches are, and what all commands have in common."""
-
-    data: Path
-    work: Path
-    device: str
-    toy: bool
-    vocabulary: int
-    changes: list[str]
-    numbers: Iterator[int] = field(default_factory=itertools.count)
-
-    def start(self, recipe: str, *settings: Settings, resume: Path | None = None, caches: str = "caches") -> Command:
-        """Type a command; later settings count more than earlier ones, and those of the command line most."""
-        given: Settings = {"train.device": self.device}
-        for some in (*settings, {**TOY, "model.decoder_layers": None} if self.toy else {}):
-            given |= some
-        folder = self.work / f"run{next(self.numbers)}" if resume is None else resume
-        typed = [sys.executable, "-m", "glassformer", "train", recipe, "--out", str(folder)]
-        typed += ["--resume"] if resume is not None else []
-        texts = [f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
-        typed += [part for text in (*texts, *self.changes) for part in ("--set", text)]
-        log = folder.with_suffix(".resumed.log" if resume is not None else ".log")
-        began = time.perf_counter()
-        with log.open("wb") as output:
-            process = subprocess.Popen(typed, stdout=output, stderr=output, env=self.environment(caches), cwd=self.work)  # noqa: S603
-        return Command(process, folder, log, began)
-
-    def environment(self, caches: str) -> dict[str, str]:
-        """With this repository's package, and with everything that is kept between starts in a folder of this name."""
-        here = self.work / caches
-        paths = [str(ROOT / "src"), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        return os.environ | {
-            "PYTHONPATH": os.pathsep.join(str(Path(path).resolve()) for path in paths),
-            "GLASSFORMER_CACHE": str(self.work / "prepared"),
-            "TORCHINDUCTOR_CACHE_DIR": str(here / "inductor"),
-            "TRITON_CACHE_DIR": str(here / "triton"),
-            "COLUMNS": "200",
-        }
-
-    def multi30k(self) -> Settings:
-        """Where the captions are."""
-        folder = self.data / "multi30k"
-        return {
-            f"source.{split}": [str(folder / f"tok.{name}.lc.norm.tok.{language}.gz") for language in LANGUAGES]
-            for split, name in SPLITS.items()
-        }
-
-    def base(self, tokens: int, steps: int, compiled: bool | str = "auto") -> Settings:
-        """Transformer base on Tatoeba."""
-        return {
-            "source.train": str(self.data / "tatoeba-eng-deu" / "deu.txt.xz"),
-            "tokenizer.vocabulary": self.vocabulary,
-            **BASE,
-            "train.batch_tokens": tokens,
-            "train.steps": steps,
-            "train.compile": compiled,
-        }
-
-
-def speed(command: Command, warm: int) -> dict[str, Any]:
-    """What the lines of a run say about steps after the first `warm`."""
-    rows = command.rows()
-    rates, seconds, tokens = [], 0.0, 0.0
-    for before, row in itertools.pairwise(rows):
-        if row["step"] > warm:
-            took = row["elapsed"] - before["elapsed"]
-            rates.append(row["tokens_per_s"])
-            seconds, tokens = seconds + took, tokens + took * row["tokens_per_s"]
+def captions(bench: Bench) -> Settings:
+    """Where the captions are."""
+    folder = bench.data / "multi30k"
     return {
-        "tokens_per_s": round(tokens / seconds) if seconds else None,
-        "median": round(statistics.median(rates)) if rates else None,
-        "best": round(max(rates)) if rates else None,
-        "padding": round(statistics.mean(row["padding"] for row in rows), 4),
-        "first_steps": rows[0]["step"],
-        "first_steps_s": round(rows[0]["elapsed"], 2),  # since the training began
-        "typed_to_first_steps_s": round(command.first or 0.0, 2),
-        "steps": rows[-1]["step"],
-        "loss": round(rows[-1]["loss"], 4),
-        "memory_gb": round(rows[-1]["memory"] / 1e9, 2),
+        f"source.{split}": [str(folder / f"tok.{name}.lc.norm.tok.{language}.gz") for language in LANGUAGES]
+        for split, name in SPLITS.items()
+    }
+
+
+def base_on_tatoeba(bench: Bench, tokens: int, steps: int, compiled: bool | str = "auto") -> Settings:
+    """Transformer base on Tatoeba."""
+    return {
+        "source.train": str(bench.data / "tatoeba-eng-deu" / "deu.txt.xz"),
+        "tokenizer.vocabulary": bench.vocabulary,
+        **BASE,
+        "train.batch_tokens": tokens,
+        "train.steps": steps,
+        "train.compile": compiled,
     }
 
 
@@ -245,25 +117,57 @@ def measured(bench: Bench, recipe: str, settings: Settings, steps: int, warm: in
 
 def multi30k(bench: Bench) -> Iterator[tuple[str, Any]]:
     """The recipe's model, a pass for each batch."""
-    settings = {**bench.multi30k(), "train.consistency": 0.0, **QUIET}
+    settings = {**captions(bench), "train.consistency": 0.0, **QUIET}
     yield "captured", measured(bench, "multi30k", settings, 600, 200)
 
 
-def base(tokens: int, steps: int, ways: Mapping[str, bool | str]) -> Callable[[Bench], Iterator[tuple[str, Any]]]:
+def base(tokens: int, steps: int) -> Callable[[Bench], Iterator[tuple[str, Any]]]:
     """Base size, with each way of `train.compile`."""
 
     def run(bench: Bench) -> Iterator[tuple[str, Any]]:
-        for name, compiled in ways.items():
-            yield name, measured(bench, "tatoeba", bench.base(tokens, steps, compiled), steps, steps // 2)
+        for name, compiled in bench.ways.items():
+            yield name, measured(bench, "tatoeba", base_on_tatoeba(bench, tokens, steps, compiled), steps, steps // 2)
 
     return run
 
 
+def lora(bench: Bench) -> Iterator[tuple[str, Any]]:
+    """Adapters: what is frozen has no gradient."""
+    settings = {**captions(bench), "train.consistency": 0.0, "decode.beam": 1, **QUIET}
+    trained = bench.start("multi30k", settings, {"train.steps": 12 if bench.toy else 300})
+    trained.wait()
+    settings |= {"model.pretrained": str(trained.folder), "tune.mode": "lora", "tune.rank": 8}
+    for name, compiled in bench.ways.items():
+        yield name, measured(bench, "multi30k", {**settings, "train.compile": compiled}, 400, 200)
+
+
+def long(bench: Bench) -> Iterator[tuple[str, Any]]:
+    """Documents of random words, which one GPU holds; what is learned of them means nothing."""
+    (words, known), path = (64, 250) if bench.toy else (DOCUMENT, bench.vocabulary - 100), bench.work / "documents.tsv"
+    draw = random.Random(0)
+    texts = [" ".join(f"w{draw.randrange(known)}" for _ in range(words - 2)) for _ in range(400)]
+    path.write_text("".join(f"{one}\t{two}\n" for one, two in pairwise(texts)), encoding="utf-8")
+    whole: Settings = {
+        "source.train": str(path),
+        "tokenizer.kind": "word",
+        "tokenizer.vocabulary": bench.vocabulary,
+        "data.max_tokens": words,
+        "data.max_characters": 10 * DOCUMENT,
+        "task.swap_names": 0.0,
+        "task.name_words": [],
+        "task.informal": 0.0,
+        "train.batch_tokens": 8 * DOCUMENT,
+        "train.log_every": 10,
+    }
+    for name, compiled in bench.ways.items():
+        yield name, measured(bench, "tatoeba", {**base_on_tatoeba(bench, 0, 60, compiled), **whole}, 60, 30)
+
+
 def start(bench: Bench) -> Iterator[tuple[str, Any]]:
     """The first steps, each with a line of its own; the data is prepared before."""
-    settings = bench.base(32_768, 3) | {"train.log_every": 1}
+    settings = base_on_tatoeba(bench, 32_768, 3) | {"train.log_every": 1}
     bench.start("tatoeba", settings).wait()
-    for name, compiled in WAYS.items():
+    for name, compiled in bench.ways.items():
         for state in ("cold", "warm"):
             command = bench.start("tatoeba", settings, {"train.compile": compiled}, caches=f"caches-{name}")
             command.wait(3 if not bench.toy else 12)
@@ -279,30 +183,36 @@ def start(bench: Bench) -> Iterator[tuple[str, Any]]:
 
 
 def resume(bench: Bench) -> Iterator[tuple[str, Any]]:
-    """Twice without a stop, to know what chance does; once with one."""
+    """Twice without a stop, to know what chance does; once with one; in each way of `train.compile`."""
     import torch
     from safetensors.torch import load_file
 
     steps = 12 if bench.toy else 400
-    settings = {**bench.multi30k(), **QUIET, "train.consistency": 0.0, "train.log_every": steps // 20 or 1}
-    more: Settings = {"train.steps": steps, "decode.beam": 1, "decode.max_length": 10}
-    whole = bench.start("multi30k", settings, more)
-    whole.wait()
-    again = bench.start("multi30k", settings, more)
-    stopped = bench.start("multi30k", settings, more)
-    stopped.wait(steps // 2)
-    saved = [int(found) for found in re.findall(r"step ([\d,]+)", stopped.output.replace(",", ""))]
-    bench.start("multi30k", settings, more, resume=stopped.folder).wait()
-    again.wait()
-    one, two, three = (load_file(each.folder / "model.safetensors") for each in (whole, again, stopped))
+    settings = {**captions(bench), **QUIET, "train.consistency": 0.0, "train.log_every": steps // 20 or 1}
 
-    def differ(others: dict[str, torch.Tensor]) -> dict[str, Any]:
+    def differ(one: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> dict[str, Any]:
         wrong = [name for name in one if not torch.equal(one[name], others[name])]
         most = max(((one[name].float() - others[name].float()).abs().max().item() for name in wrong), default=0.0)
         return {"identical": not wrong, "tensors_that_differ": len(wrong), "of": len(one), "largest_difference": most}
 
-    yield "the same again", differ(two)
-    yield f"stopped at step {saved[-1] if saved else '?'} of {steps}", differ(three)
+    for name, compiled in bench.ways.items():
+        more: Settings = {
+            "train.steps": steps,
+            "train.compile": compiled,
+            "decode.beam": 1,
+            "decode.max_length": 10,
+        }
+        whole = bench.start("multi30k", settings, more)
+        whole.wait()
+        again = bench.start("multi30k", settings, more)
+        stopped = bench.start("multi30k", settings, more)
+        stopped.wait(steps // 2)
+        saved = [int(found) for found in re.findall(r"step ([\d,]+)", stopped.output.replace(",", ""))]
+        bench.start("multi30k", settings, more, resume=stopped.folder).wait()
+        again.wait()
+        one, two, three = (load_file(each.folder / "model.safetensors") for each in (whole, again, stopped))
+        yield f"{name}, the same again", differ(one, two)
+        yield f"{name}, stopped at step {saved[-1] if saved else '?'} of {steps}", differ(one, three)
 
 
 def scores(command: Command) -> dict[str, Any]:
@@ -325,14 +235,14 @@ def scores(command: Command) -> dict[str, Any]:
 def minute(bench: Bench, name: str = "r-drop") -> Iterator[tuple[str, Any]]:
     """One command, nothing prepared before it: what it scores, and after how many seconds it ends."""
     shutil.rmtree(bench.work / "prepared", ignore_errors=True)
-    command = bench.start("multi30k", bench.multi30k(), MINUTE, TRIES[name], caches=f"caches-{time.time_ns()}")
+    command = bench.start("multi30k", captions(bench), MINUTE, TRIES[name], caches=f"caches-{time.time_ns()}")
     command.wait()
     yield name, scores(command)
 
 
 def pilot(bench: Bench) -> Iterator[tuple[str, Any]]:
     """All tries at once."""
-    tries = {name: bench.start("multi30k", bench.multi30k(), MINUTE, each) for name, each in TRIES.items()}
+    tries = {name: bench.start("multi30k", captions(bench), MINUTE, each) for name, each in TRIES.items()}
     for name, command in tries.items():
         try:
             command.wait()
@@ -366,8 +276,12 @@ def profile(bench: Bench) -> Iterator[tuple[str, Any]]:
                 self.profile.stop()
                 raise KeyboardInterrupt
 
-    for name, compiled in WAYS.items():
-        settings = {**bench.base(32_768, 400, compiled), "train.device": bench.device, **(TOY if bench.toy else {})}
+    for name, compiled in bench.ways.items():
+        settings = {
+            **base_on_tatoeba(bench, 32_768, 400, compiled),
+            "train.device": bench.device,
+            **(TOY if bench.toy else {}),
+        }
         path, listener = find_recipe("tatoeba"), Profiling()
         texts = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
         with suppress(KeyboardInterrupt):
@@ -422,37 +336,17 @@ def group(name: str) -> str:
 
 
 CASES: dict[str, Callable[[Bench], Iterator[tuple[str, Any]]]] = {
-    "base-32k": base(32_768, 300, WAYS),
+    "base-32k": base(32_768, 300),
     "multi30k": multi30k,
-    "base-8k": base(8_192, 600, WAYS),
+    "base-8k": base(8_192, 600),
     "profile": profile,
     "start": start,
+    "lora": lora,
+    "long": long,
     "resume": resume,
     "pilot": pilot,
     "minute": minute,
 }
-
-
-@contextmanager
-def folder(kept: Path | None) -> Iterator[Path]:
-    """A folder to work in: the one that was named, or one that is removed in the end."""
-    if kept is not None:
-        kept.mkdir(parents=True, exist_ok=True)
-        yield kept.resolve()
-        return
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
-        yield Path(made)
-
-
-def small(data: Path, place: Path, rows: int = 300) -> Path:
-    """The beginning of all files, in another folder."""
-    for path in [*data.glob("multi30k/tok.*.gz"), *data.glob("tatoeba-eng-deu/*.xz")]:
-        copy = place / "data" / path.relative_to(data)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        opened: Any = gzip.open if path.suffix == ".gz" else lzma.open
-        with opened(path, "rt", encoding="utf-8") as source, opened(copy, "wt", encoding="utf-8") as target:
-            target.writelines(itertools.islice(source, rows))
-    return place / "data"
 
 
 def main() -> None:
@@ -463,13 +357,15 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help="a folder for runs and caches, kept; temporary if not given")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--toy", action="store_true", help="tiny models and the first rows of the data")
+    parser.add_argument("--ways", default=",".join(WAYS), help="of base size: captured, compiled, or both")
     parser.add_argument("--vocabulary", type=int, default=32_000, help="of base size")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for all commands")
     given = parser.parse_args()
     found: dict[str, Any] = {}
     with folder(given.work) as work:
         data = small(given.data.resolve(), work) if given.toy else given.data.resolve()
-        bench = Bench(data, work, given.device, given.toy, given.vocabulary, given.set)
+        ways = {name: WAYS[name] for name in given.ways.split(",")}
+        bench = Bench(data, work, given.device, given.toy, given.vocabulary, given.set, ways)
         for case in [*CASES] if given.cases == ["all"] else given.cases:
             began = time.perf_counter()
             name, _, which = case.partition("=")

@@ -27,11 +27,16 @@ Outputs = list[list[int]]
 
 def timed(write: Callable[[], Any]) -> tuple[float, Any]:
     """Seconds, and what was written."""
-    torch.cuda.synchronize()
+    _wait()
     begin = time.perf_counter()
     outputs = write()
-    torch.cuda.synchronize()
+    _wait()
     return time.perf_counter() - begin, outputs
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def turns(contenders: dict[str, Callable[[], Any]], rounds: int) -> dict[str, dict[str, Any]]:

@@ -1,11 +1,13 @@
 """Results: what the recipes of known corpora reach, recorded from runs; documents are written from the records.
 
     python benchmarks/results.py record multi30k runs/multi30k --data "test 2017=flickr2017.tsv" --note "…"
+    python benchmarks/results.py record g2p-ensemble runs/g2p-0 runs/g2p-1 runs/g2p-2   # an ensemble: one record
     python benchmarks/results.py write           # docs/results.md, and the table of the README
     python benchmarks/results.py write --check   # fail where a document is not what the records say
 
 A record is a JSON file under benchmarks/results: the recipe and what was changed in it, the machine, the seconds of
-training, and what `glassformer evaluate` says. Several seeds of a row are several records.
+training, and what `glassformer evaluate` says. Several seeds of a row are several records; several runs that write
+together are one.
 """
 
 from __future__ import annotations
@@ -59,6 +61,16 @@ ROWS = {
     "g2p": Row(
         "Spelling → phonemes, CMU dictionary", ("exact", "edits"), "77.9 % of words right, 5.2 % of phonemes wrong"
     ),
+    "g2p-ensemble": Row(
+        "Spelling → phonemes, three models together",
+        ("exact", "edits"),
+        "79.7 % of words right, 4.7 % of phonemes wrong, an ensemble",
+        "g2p",
+    ),
+    "g2p-with-dev": Row("Spelling → phonemes, also learned from dev", ("exact", "edits"), recipe="g2p"),
+    "g2p-with-dev-ensemble": Row(
+        "Spelling → phonemes, also learned from dev, three models together", ("exact", "edits"), recipe="g2p"
+    ),
     "scan": Row("SCAN, simple split", EXACT, "over 99 %"),
     "scan-length": Row("SCAN, length split", EXACT, "0 to 20 %", "scan"),
     "cogs": Row("COGS, sentences → logical forms", EXACT, "96 %"),
@@ -84,19 +96,26 @@ def flat(table: dict[str, Any]) -> dict[str, Any]:
     return {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
 
 
-def record(name: str, folder: Path, data: list[str], note: str, tokenised: bool = False, again: str = "") -> None:
-    """Evaluate a run, and write down what is known of it."""
+def record(
+    name: str,
+    folders: list[Path],
+    data: list[str],
+    note: str,
+    tokenised: bool = False,
+    again: str = "",
+    into: Path = RECORDS,
+) -> None:
+    """Evaluate a run, or several together, and write down what is known of it."""
     import glassformer as gf
-    from glassformer.recipe import find_recipe, read_recipe, to_toml
     from glassformer.runs import examples_in
 
-    run: Any = gf.load(folder)
+    run: Any = gf.load(folders)
     recipe = ROWS[name].recipe or name
-    shipped = flat(tomllib.loads(to_toml(read_recipe(find_recipe(recipe)))))
-    own = flat(tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8")))
-    changed = {key: value for key, value in own.items() if shipped.get(key) != value}
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    trained = [_trained(folder, recipe) for folder in folders]
+    first = trained[0]
+    if any({**each["changed"], "train.seed": 0} != {**first["changed"], "train.seed": 0} for each in trained):
+        sys.exit(f"the runs {', '.join(map(str, folders))} differ in more than their seeds")
+    seeds = [each["seed"] for each in trained]
     sets = {"test": run.examples("test")}
     sets |= {label: examples_in(Path(path), run) for label, path in (each.split("=", 1) for each in data)}
     embedding = {id(part.weight): part.weight.numel() for part in _embeddings(run.model)}
@@ -104,21 +123,42 @@ def record(name: str, folder: Path, data: list[str], note: str, tokenised: bool 
     facts = {
         "row": name,
         "recipe": recipe,
-        "changed": {key: _anywhere(value) for key, value in changed.items() if not key.startswith("source.")},
-        "seed": own["train.seed"],
-        "steps": rows[-1]["step"],
-        "seconds": max(row.get("elapsed", 0.0) for row in rows),
-        "machine": environment["accelerator"] or f"{environment['processors']} processors",
-        "torch": environment["packages"]["torch"],
+        **first,
+        "seconds": sum(each["seconds"] for each in trained),
         "note": note,
         "parameters": total,
         "beyond_embeddings": total - sum(embedding.values()),
         "scores": {label: _scores(run.evaluate(examples), tokenised) for label, examples in sets.items()},
     }
-    RECORDS.mkdir(exist_ok=True)
-    path = RECORDS / f"{name}-{facts['seed']}{again}.json"
+    if len(folders) > 1:
+        facts |= {"seed": ", ".join(map(str, seeds)), "seeds": seeds, "mean": run.model.mean}
+    into.mkdir(exist_ok=True)
+    path = into / f"{name}-{'-'.join(map(str, seeds))}{again}.json"
     path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     print(path, json.dumps(facts["scores"]))
+
+
+def _trained(folder: Path, recipe: str) -> dict[str, Any]:
+    """What a run's own files say of its training."""
+    from glassformer.recipe import find_recipe, read_recipe, to_toml
+
+    shipped = flat(tomllib.loads(to_toml(read_recipe(find_recipe(recipe)))))
+    own = flat(tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8")))
+    changed = {key: value for key, value in own.items() if shipped.get(key) != value}
+    changed = {key: _anywhere(value) for key, value in changed.items() if not key.startswith("source.")}
+    for key in ("source.train", "source.valid", "source.test"):  # another file is named, wherever it lies
+        if isinstance(own.get(key), str) and Path(own[key]).name != Path(str(shipped.get(key))).name:
+            changed[key] = Path(own[key]).name
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    environment = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    return {
+        "changed": changed,
+        "seed": own["train.seed"],
+        "steps": rows[-1]["step"],
+        "seconds": max(row.get("elapsed", 0.0) for row in rows),
+        "machine": environment["accelerator"] or f"{environment['processors']} processors",
+        "torch": environment["packages"]["torch"],
+    }
 
 
 def _anywhere(value: Any) -> Any:
@@ -180,13 +220,26 @@ def table(found: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
+def commands(facts: dict[str, Any], changes: str) -> list[str]:
+    """What was typed for a record: the training, and of an ensemble each training and the evaluation of all."""
+    if "seeds" not in facts:
+        return [f"`glassformer train {facts['recipe']}{changes}`"]
+    runs = {seed: f"runs/{facts['recipe']}-{seed}" for seed in facts["seeds"]}
+    typed = [
+        f"glassformer train {facts['recipe']}{changes} --set train.seed={seed} --out {run}"
+        for seed, run in runs.items()
+    ]
+    typed.append(f"glassformer evaluate {' '.join(f'--run {run}' for run in runs.values())}")
+    return [f"    {line}" for line in typed]
+
+
 def details(row: str, runs: list[dict[str, Any]]) -> str:
     """All that is known of a row."""
     first, lines = runs[0], [f"## {ROWS[row].title}", ""]
     changes = "".join(
         f" --set {key}={json.dumps(value)}" for key, value in first["changed"].items() if key != "train.seed"
     )
-    lines += [f"`glassformer train {first['recipe']}{changes}`", ""]
+    lines += [*commands(first, changes), ""]
     sizes = f"{first['parameters']:,} parameters, {first['beyond_embeddings']:,} beyond embeddings"
     lines.append(f"{sizes}; {first['steps']:,} steps; {first['machine']}, torch {first['torch']}.")
     lines += [first["note"], ""] if first["note"] else [""]
@@ -227,16 +280,17 @@ def main() -> None:
     verbs = parser.add_subparsers(dest="verb", required=True)
     recording = verbs.add_parser("record", help="evaluate a run and write its record")
     recording.add_argument("row", choices=list(ROWS))
-    recording.add_argument("run", type=Path)
+    recording.add_argument("run", type=Path, nargs="+", help="a run; several: what they write together")
     recording.add_argument("--data", action="append", default=[], metavar="LABEL=FILE", help="another test set")
     recording.add_argument("--tokenised", action="store_true", help="BLEU of the text's own tokens, too")
     recording.add_argument("--again", default="", help="for the file's name, where this seed has been recorded before")
+    recording.add_argument("--into", type=Path, default=RECORDS, metavar="DIR", help="where the record is written")
     recording.add_argument("--note", default="", help="what else should be known")
     writing = verbs.add_parser("write", help="write the documents")
     writing.add_argument("--check", action="store_true", help="only compare")
     given = parser.parse_args()
     if given.verb == "record":
-        record(given.row, given.run, given.data, given.note, given.tokenised, given.again)
+        record(given.row, given.run, given.data, given.note, given.tokenised, given.again, given.into)
         return
     wrong = [
         path for path, text in documents().items() if not path.exists() or path.read_text(encoding="utf-8") != text

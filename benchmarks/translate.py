@@ -1,14 +1,19 @@
-"""Real sentences with the translator that ships, on a GPU: `glassformer translate` beside `generate` of `transformers`.
+"""Real sentences with a trained translator, on a GPU: `glassformer translate` beside `generate` of `transformers`.
 
 Both have the same weights (`transformers` has pre-norm and sinusoidal positions only in Pegasus, whose table of
 positions is written over with ours), the same batches, beams and limits, and end where the model ends. Ours starts with
-texts and gives texts, `generate` starts with token ids. 100 sentences, each five times: the repository has no more.
+texts and gives texts, `generate` starts with token ids. By default the translator that ships writes 150 sentences, each
+five times: the repository has no more.
 
     python benchmarks/translate.py
+    python benchmarks/translate.py --run runs/multi30k --texts test_2016_flickr.lc.norm.tok.en.gz
+    python benchmarks/translate.py --device cpu --count 3   # tries the script itself
 """
 
 from __future__ import annotations
 
+import argparse
+import gzip
 import json
 import re
 from pathlib import Path
@@ -17,12 +22,18 @@ from typing import Any
 import torch
 
 import glassformer as gf
-from glassformer.parts import pad
+from glassformer.parts import PreNorm, Sinusoidal, pad
 from glassformer.tasks.writing import _together
 from on_gpu import eagerly, timed
+from peers import Write
 
 ROOT = Path(__file__).parents[1]
-FILES = ("src/glassformer/assets/en-de/check.tsv", "tests/looking/alignments.tsv")
+FILES = (
+    "src/glassformer/assets/en-de/check.tsv",
+    "src/glassformer/experiments/longer.tsv",
+    "tests/looking/alignments.tsv",
+)
+EARLY = {"never": "never", "estimated": False, "filled": True}  # as `generate` calls them
 NAMES = (
     (r"encoder\.blocks\.(\d+)\.attention\.part", r"model.encoder.layers.\1.self_attn"),
     (r"encoder\.blocks\.(\d+)\.attention\.norm", r"model.encoder.layers.\1.self_attn_layer_norm"),
@@ -45,7 +56,9 @@ def pegasus(model: Any, special: Any) -> Any:
     """The same model in `transformers`."""
     from transformers import PegasusConfig, PegasusForConditionalGeneration
 
-    made = model.blueprint.arguments
+    made, table = model.blueprint.arguments, model.encoder.embedding
+    if not isinstance(table.positions, Sinusoidal) or made["residual"] is not PreNorm:
+        raise SystemExit('Pegasus has sinusoidal positions and pre-norm: train with model.positions = "sinusoidal"')
     config = PegasusConfig(
         vocab_size=made["vocabulary"],
         d_model=made["width"],
@@ -70,7 +83,6 @@ def pegasus(model: Any, special: Any) -> Any:
         for pattern, new in NAMES:
             name = re.sub(pattern, new, name)
         weights[name] = value
-    table = model.encoder.embedding
     weights["model.shared.weight"] = table.weight
     for side in ("encoder", "decoder"):
         weights[f"model.{side}.embed_tokens.weight"] = table.weight
@@ -82,38 +94,60 @@ def pegasus(model: Any, special: Any) -> Any:
     return theirs.eval()
 
 
+def sentences(path: Path | None) -> list[str]:
+    """Those of a file, or those that the repository has."""
+    if path is None:
+        return [line.split("\t")[0] for file in FILES for line in (ROOT / file).read_text("utf-8").splitlines()]
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as file:
+        return [line.strip() for line in file]
+
+
+def generating(theirs: Any, run: Any, rows: list[list[int]], device: str) -> Write:
+    """`generate` with the batches, beams and limits of a run."""
+    special, limits, decode = run.special, run.limits, run.recipe.decode
+
+    @torch.inference_mode()
+    def generate() -> list[list[int]]:
+        found: dict[int, list[int]] = {}
+        for some in _together(rows, [limits] * len(rows), decode.batch):
+            tokens, keep = (x.to(device) for x in pad([rows[row] for row in some], special.pad))
+            written = theirs.generate(
+                input_ids=tokens,
+                attention_mask=keep.long(),
+                num_beams=decode.beam,
+                max_new_tokens=limits.max_length,
+                length_penalty=decode.length_penalty,
+                early_stopping=EARLY[decode.early_stopping],
+                do_sample=False,
+                suppress_tokens=[*limits.suppress] or None,
+                no_repeat_ngram_size=limits.no_repeat_ngram,
+            )
+            for row, output in zip(some, written[:, 1:].tolist(), strict=True):
+                found[row] = output[: output.index(special.end)] if special.end in output else output
+        return [found[row] for row in range(len(rows))]
+
+    return generate
+
+
 def main() -> None:
     """Measure, print a table for people and a line of JSON for programs."""
-    run: Any = gf.load("en-de", device="cuda")
-    lines = [line.split("\t")[0] for file in FILES for line in (ROOT / file).read_text(encoding="utf-8").splitlines()]
-    texts, special = lines * 5, run.special
-    report: dict[str, Any] = {"benchmark": "translate", "sentences": len(texts), "different": len(lines)}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", default="en-de", help="a run of the family transformer, or a translator that ships")
+    parser.add_argument("--texts", type=Path, help="sentences, one a line, also as .gz")
+    parser.add_argument("--count", type=int, help="of these so many at most")
+    parser.add_argument("--device", default="cuda")
+    wish = parser.parse_args()
+    run: Any = gf.load(wish.run, device=wish.device)
+    lines = sentences(wish.texts)[: wish.count]
+    texts, special = lines * (5 if wish.texts is None else 1), run.special
+    report: dict[str, Any] = {"benchmark": "translate", "run": wish.run, "sentences": len(texts)}
+    report |= {"different": len(set(lines)), "beam": run.recipe.decode.beam, "batch": run.recipe.decode.batch}
     for kind in (torch.float32, torch.bfloat16):
         run.model = run.model.to(kind)
-        theirs = pegasus(run.model.float().cpu(), special).cuda().to(kind)
-        run.model = run.model.cuda().to(kind)
-        rows, limits = [run.read(text) for text in texts], run.limits
-
-        @torch.inference_mode()
-        def generate(theirs: Any = theirs, rows: Any = rows, limits: Any = limits) -> list[list[int]]:
-            found: dict[int, list[int]] = {}
-            for some in _together(rows, [limits] * len(rows), run.recipe.decode.batch):
-                tokens, keep = (x.cuda() for x in pad([rows[row] for row in some], special.pad))
-                written = theirs.generate(
-                    input_ids=tokens,
-                    attention_mask=keep.long(),
-                    num_beams=run.recipe.decode.beam,
-                    max_new_tokens=limits.max_length,
-                    length_penalty=run.recipe.decode.length_penalty,
-                    early_stopping="never",
-                    do_sample=False,
-                    suppress_tokens=[*limits.suppress] or None,
-                    no_repeat_ngram_size=limits.no_repeat_ngram,
-                )
-                for row, output in zip(some, written[:, 1:].tolist(), strict=True):
-                    found[row] = output[: output.index(special.end)] if special.end in output else output
-            return [found[row] for row in range(len(rows))]
-
+        theirs = pegasus(run.model.float().cpu(), special).to(wish.device, kind)
+        run.model = run.model.to(wish.device, kind)
+        generate = generating(theirs, run, [run.read(text) for text in texts], wish.device)
         ours, seconds = lambda: [each.ids for each in run.translate(texts)], {}
         seconds["first"] = timed(ours)[0]
         if kind == torch.float32:

@@ -11,7 +11,7 @@ from hypothesis import settings
 from every_task import EveryTask
 from glassformer.runs import train
 from glassformer.tasks.translation import Translator
-from tiny import recipe
+from tiny import THOROUGH, recipe
 
 settings.register_profile("glassformer", deadline=None, print_blob=True)
 settings.load_profile("glassformer")
@@ -41,7 +41,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Translator:
     """A small run that has learned to copy letters. It is everybody's: look, do not touch."""
-    made = train(recipe(), tmp_path_factory.mktemp("runs") / "copy")
+    made = train(recipe(THOROUGH), tmp_path_factory.mktemp("runs") / "copy")
     assert isinstance(made, Translator)
     return made
 

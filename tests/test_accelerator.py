@@ -10,30 +10,24 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 import glassformer as gf
-from glassformer.data.planning import Grid
 from glassformer.decoding import capturing
 from glassformer.decoding.largest import suits_groups
 from glassformer.decoding.limits import Scorer
 from glassformer.models import gpt2, llama, t5
+from glassformer.models.recurrent import recurrent
 from glassformer.parts import ALiBi, Mask, MultiHeadAttention, Rotary, attention, causal, fused_attention, padding
 from glassformer.parts.guard import use_triton
+from glassformer.parts.masks import packed
+from glassformer.parts.packing import Packed
 from glassformer.parts.schemes import alibi, rotary
 from glassformer.parts.short_attention import suits
 from glassformer.parts.step_attention import step_attention, suits_step
-from glassformer.tasks.losses import IGNORED, consistent_loss, smoothed
-from glassformer.tasks.objective import Objective
-from glassformer.tasks.translation import PairBatch, translation_loss
-from glassformer.training.distribution import Distribution
-from glassformer.training.meter import Meter
-from glassformer.training.optimisers import optimiser
-from glassformer.training.stepping import CapturedSteps, Setting, Steps, on_own_stream
 
 with contextlib.suppress(ImportError):
     import pytest
@@ -93,13 +87,36 @@ def test_short_attention_and_its_gradients_equal_those_in_the_open() -> None:
         exact = attention(q, k, v, mask)[0]
         gradients = torch.autograd.grad(exact, (q, k, v), slope)
         for half in (torch.bfloat16, torch.float16):
-            assert suits(q.to(half), k.to(half), v.to(half), mask.allowed)
+            assert suits(q.to(half), k.to(half), v.to(half), mask)
             short = fused_attention(q.to(half), k.to(half), v.to(half), mask)
             assert short.dtype == half
             near = 5e-2 if half == torch.bfloat16 else 8e-3
             torch.testing.assert_close(short.float(), exact, atol=near, rtol=near)
             got = torch.autograd.grad(short, (q, k, v), slope.to(half))
             torch.testing.assert_close(got, gradients, atol=near, rtol=near)
+
+
+def test_packed_attention_and_its_gradients_equal_those_in_the_open() -> None:
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    lengths = torch.tensor([[3, 16, 1, 40, 0, 70, 17, 5], [9, 20, 2, 33, 4, 90, 0, 11]])  # of queries and of keys
+    starts = torch.cat((torch.zeros(2, 1), lengths.cumsum(1)), 1).int().cuda()
+    for usual, same, is_causal, width in ((16, True, True, 64), (20, True, False, 32), (64, False, False, 48)):
+        sides = (starts[0], starts[0]) if same else (starts[0], starts[1])
+        queries, keys = (Packed(each, 90, usual) for each in sides)
+        mask = packed(queries, keys) & Mask(causal=is_causal)
+        sizes = [int(each[-1]) for each in sides]
+        q, k, v = (torch.randn(2, 4, size, width, device="cuda", requires_grad=True) for size in (*sizes, sizes[1]))
+        slope = torch.randn(2, 4, sizes[0], width, device="cuda")
+        exact = attention(q, k, v, mask)[0]
+        gradients = torch.autograd.grad(exact, (q, k, v), slope)
+        half = q.bfloat16(), k.bfloat16(), v.bfloat16()
+        assert suits(*half, mask)
+        short = fused_attention(*half, mask)
+        torch.testing.assert_close(short.float(), exact, atol=5e-2, rtol=5e-2)
+        torch.testing.assert_close(
+            torch.autograd.grad(short, (q, k, v), slope.bfloat16()), gradients, atol=5e-2, rtol=5e-2
+        )
 
 
 def test_position_schemes_follow_the_model() -> None:
@@ -183,6 +200,22 @@ def test_captured_decoding_gives_the_same_tokens_as_eager_decoding() -> None:
             store = capturing.stores[model]
             assert store.buckets, name
             assert not store.refused, name
+
+
+def test_an_ensemble_is_captured_if_all_its_models_can_be() -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    inputs = tuple(x.cuda() for x in gf.pad([[5, 6, 7, 8, 9], [10, 11], [12, 13, 14]]))
+    alike = [random_model(name, 4) for name in ("transformer", "rotary", "t5")]
+    torch.manual_seed(0)
+    lstm = recurrent(60, 64, tie_output=False).eval().double().cuda()
+    for members in (alike, [*alike, lstm]):
+        for limits in (gf.Limits(1, 2, max_length=30, min_length=4), gf.Limits(1, 2, max_length=75, min_length=70)):
+            together = gf.Ensemble(members)
+            found = [all_outputs(together, inputs, limits) for _ in range(2)]
+            with eager():
+                assert found == [all_outputs(together, inputs, limits)] * 2
+            assert bool(capturing.stores[together].buckets) == (members is alike)
+            assert not capturing.stores[together].refused
 
 
 def compare(what: object, taken: Tensor | None, query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> None:
@@ -388,88 +421,10 @@ def test_bad_tokens_are_a_sentence_before_they_are_a_device_assert() -> None:
     assert "vocabulary has the ids 0 to 59" in message
 
 
-def test_captured_steps_change_the_weights_as_others_do() -> None:
-    torch.backends.cuda.matmul.allow_tf32 = False
-    sizes: dict[str, Any] = {"width": 64, "heads": 4, "layers": 1, "hidden": 128, "dropout": 0.0}
-    cases: tuple[tuple[str, Any, dict[str, Any]], ...] = (
-        ("adamw", gf.transformer, {}),
-        ("muon", gf.transformer, {"positions": rotary}),
-        ("adam", t5, {}),
-    )
-    for how, family, more in cases:
-        torch.manual_seed(0)
-        model: Any = family(60, **sizes, **more)
-        one, two = (stepping(copy.deepcopy(model), how, kind) for kind in (Steps, CapturedSteps))
-        with on_own_stream(torch.device("cuda")):
-            for step in range(12):
-                batch = pair_batch(step % 5)
-                one.begin()
-                one.add(batch, True)
-                two.add(batch.fitted(Grid(64)).pin(), True)
-                one.prepare(batch.targets)(1 / (step + 1))
-                two.prepare(batch.targets)(1 / (step + 1))
-            torch.cuda.synchronize()
-        assert len(two._graphs) > 1
-        start = dict(model.named_parameters())
-        for name, weight in one.setting.objective.model.named_parameters():
-            if name.endswith("key.bias"):  # whose gradient is nothing but rounding
-                continue
-            other, before = two.setting.objective.model.get_parameter(name), start[name].cuda()
-            apart = float((other - weight).norm() / (weight - before).norm())
-            assert apart < (0.1 if how == "muon" else 0.01), (how, name, apart)  # Muon computes in bf16
-
-
-def stepping(model: Any, how: str, kind: Any) -> Any:
-    model, device = model.cuda().train(), torch.device("cuda")
-    options: Any = SimpleNamespace(
-        optimiser=how, lr=1e-3, muon_lr=1e-2, betas=(0.9, 0.98), weight_decay=0.01, clip=1.0, precision="float32"
-    )
-    parameters, method = [*model.parameters()], optimiser(model, options)
-    objective = Objective(model, translation_loss, 0.1)
-    return kind(Setting(objective, parameters, method, Distribution(device), Meter(device), False, 1.0))
-
-
-def pair_batch(seed: int) -> PairBatch:
-    draw = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(2, 4 + 3 * seed, (2, 5), generator=draw).tolist()
-    sides = [gf.pad([torch.randint(3, 60, (n,), generator=draw).tolist() for n in each]) for each in lengths]
-    (source, source_mask), (target, target_mask) = sides
-    read = torch.cat((torch.ones(5, 1, dtype=torch.long), target[:, :-1]), dim=1)
-    counts = int(source_mask.sum()), int(target_mask.sum())
-    return PairBatch(source, source_mask, read, target, target_mask, torch.arange(5), *counts)
-
-
-def test_the_kernel_of_the_loss_equals_the_formula() -> None:
-    torch.manual_seed(0)
-    for dtype, near in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2)):
-        for words, smoothing in ((50, 0.1), (5000, 0.0), (32000, 0.1)):
-            logits, right = (3 * torch.randn(70, words)).to(dtype), torch.randint(words, (70,))
-            right[::7] = IGNORED
-            wanted, slope = smoothed(logits.float(), right, smoothing)
-            total, got = smoothed(logits.cuda(), right.cuda(), smoothing)
-            torch.testing.assert_close(total.cpu(), wanted, rtol=1e-4 if dtype == torch.float32 else 1e-2, atol=1e-3)
-            torch.testing.assert_close(got.float().cpu(), slope, rtol=near, atol=near)
-
-
-def test_the_kernel_of_two_passes_equals_the_formula() -> None:
-    torch.manual_seed(0)
-    hidden, right = torch.randn(2, 40, 32), torch.randint(3000, (40,))
-    right[::7] = IGNORED
-    head = torch.nn.Linear(32, 3000)
-    mask, slopes, totals = torch.ones(1, 40, dtype=torch.bool), [], []
-    for device in ("cpu", "cuda"):
-        own, passes = copy.deepcopy(head).to(device), hidden.to(device).requires_grad_(True)
-        loss = consistent_loss(passes, right[None].to(device), mask.to(device), 40, own, 0.1, 3.0)
-        totals.append(loss.detach().cpu())
-        slopes.append(torch.autograd.grad(2 * loss, [passes, own.weight]))
-    torch.testing.assert_close(totals[1], totals[0], rtol=1e-4, atol=1e-3)
-    for got, wanted in zip(slopes[1], slopes[0], strict=True):
-        torch.testing.assert_close(got.cpu(), wanted, rtol=1e-3, atol=1e-4)
-
-
-if __name__ == "__main__":
+def run_all(tests: dict[str, Any]) -> NoReturn:
+    """Run those that are named on the command line, or all; the exit status is how many failed."""
     failed = 0
-    for name, test in list(globals().items()):
+    for name, test in tests.items():
         if name.startswith("test_") and (len(sys.argv) < 2 or any(word in name for word in sys.argv[1:])):
             try:
                 test()
@@ -478,3 +433,7 @@ if __name__ == "__main__":
                 failed += 1
                 sys.stdout.write(f"{name} FAILED\n{traceback.format_exc()}\n")
     sys.exit(failed)
+
+
+if __name__ == "__main__":
+    run_all(dict(globals()))

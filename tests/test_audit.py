@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -49,6 +50,34 @@ def test_without_a_network_there_is_a_sentence(tmp_path: Path) -> None:
     assert "not checked" in str(main(lambda query: {"results": []}))  # not an answer for each
     (tmp_path / "c.txt").write_text("a>=1\n", encoding="utf-8")
     assert main(ask, tmp_path / "c.txt") == "audit: the versions were not checked: line 1 pins no version: a>=1"
+
+
+def test_an_answer_in_pages_is_read_to_its_end(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "c.txt").write_text("a==1.0\nb==2.0\n", encoding="utf-8")
+    pages: list[list[Any]] = [
+        [{"next_page_token": "more"}, {"vulns": [{"id": "PYSEC-2"}]}],  # the first has no name of any yet
+        [{"vulns": [{"id": "GHSA-1"}], "next_page_token": "last"}],
+        [{"vulns": [{"id": "GHSA-3"}]}],
+    ]
+    asked: list[list[tuple[str, str]]] = []
+
+    def ask(query: dict[str, Any]) -> dict[str, Any]:
+        asked.append([(each["package"]["name"], each.get("page_token", "")) for each in query["queries"]])
+        return {"results": pages[len(asked) - 1]}
+
+    assert main(ask, tmp_path / "c.txt") == 1
+    found = [line.partition(" (")[0] for line in capsys.readouterr().out.splitlines()]
+    assert found == ["a 1.0: GHSA-1", "a 1.0: GHSA-3", "b 2.0: PYSEC-2", "2 pinned versions, 3 known vulnerabilities"]
+    assert asked == [[("a", ""), ("b", "")], [("a", "more")], [("a", "last")]]
+    endless = main(lambda query: {"results": [{"next_page_token": "x"} for _ in query["queries"]]}, tmp_path / "c.txt")
+    assert endless == "audit: the versions were not checked: the answer has more than 100 pages"
+
+
+def test_an_answer_that_is_cut_off_is_told() -> None:
+    def ask(query: dict[str, Any]) -> dict[str, Any]:
+        raise IncompleteRead(b"{")
+
+    assert str(main(ask)).startswith("audit: the versions were not checked: IncompleteRead")
 
 
 def test_a_proxy_that_is_none_ends_it_with_1() -> None:

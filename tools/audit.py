@@ -7,11 +7,13 @@ import re
 import sys
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 PINS = Path(__file__).parent.parent / "constraints.txt"
 URL = "https://api.osv.dev/v1/querybatch"
+MOST_PAGES = 100
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -38,14 +40,23 @@ def ask_osv(query: dict[str, Any]) -> dict[str, Any]:
 
 
 def audit(packages: list[tuple[str, str]], ask: Ask) -> list[str]:
-    """A line for each known vulnerability of these versions."""
-    queries = [{"package": {"name": name, "ecosystem": "PyPI"}, "version": version} for name, version in packages]
-    results = ask({"queries": queries})["results"]
-    return [
-        f"{name} {version}: {found['id']} (https://osv.dev/vulnerability/{found['id']})"
-        for (name, version), result in zip(packages, results, strict=True)
-        for found in result.get("vulns", [])
+    """A line for each known vulnerability of these versions; an answer in pages is read to its end."""
+    left: list[dict[str, Any]] = [
+        {"package": {"name": name, "ecosystem": "PyPI"}, "version": version} for name, version in packages
     ]
+    lines: dict[str, list[str]] = {name: [] for name, _ in packages}
+    for _ in range(MOST_PAGES):
+        again = []
+        for query, result in zip(left, ask({"queries": left})["results"], strict=True):
+            name, version = query["package"]["name"], query["version"]
+            known = [found["id"] for found in result.get("vulns", [])]
+            lines[name] += [f"{name} {version}: {each} (https://osv.dev/vulnerability/{each})" for each in known]
+            if token := result.get("next_page_token"):
+                again.append({**query, "page_token": token})
+        if not again:
+            return [line for found in lines.values() for line in found]
+        left = again
+    raise ValueError(f"the answer has more than {MOST_PAGES} pages")
 
 
 def main(ask: Ask = ask_osv, path: Path = PINS) -> str | int:
@@ -55,7 +66,7 @@ def main(ask: Ask = ask_osv, path: Path = PINS) -> str | int:
         found = audit(packages, ask)
     except OSError as error:
         return f"audit: {getattr(error, 'reason', error)}: the versions were not checked, which needs {URL}"
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, HTTPException) as error:
         return f"audit: the versions were not checked: {error}"
     print(*found, f"{len(packages)} pinned versions, {len(found)} known vulnerabilities", sep="\n")
     return min(1, len(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,10 @@ from glassformer.errors import ConfigurationError, GlassformerError, InputError
 if TYPE_CHECKING:
     from glassformer import interop as interop
     from glassformer.decoding import BeamTrees as BeamTrees
+    from glassformer.decoding import Ensemble as Ensemble
     from glassformer.decoding import Hypothesis as Hypothesis
     from glassformer.decoding import Limits as Limits
+    from glassformer.decoding import Mean
     from glassformer.decoding import Sampler as Sampler
     from glassformer.decoding import beam_search as beam_search
     from glassformer.decoding import greedy as greedy
@@ -41,7 +44,10 @@ if TYPE_CHECKING:
 
 __version__: str
 HOMES = {  # of what is offered here
-    "decoding": ("BeamTrees", "Hypothesis", "Limits", "Sampler", "beam_search", "greedy", "sample", "stream"),
+    "decoding": (
+        *("BeamTrees", "Ensemble", "Hypothesis", "Limits", "Sampler"),
+        *("beam_search", "greedy", "sample", "stream"),
+    ),
     "looking": (
         *("Trace", "analyses", "intervene", "load_trace", "patching", "points", "record"),
         *("stages", "sum_of", "unfold"),
@@ -50,7 +56,7 @@ HOMES = {  # of what is offered here
     "parts": ("pack", "pad", "quantise"),
 }
 HOME_OF = {name: home for home, names in HOMES.items() for name in names}
-__all__ = ["ConfigurationError", "GlassformerError", "InputError", "interop", "load", "train", *HOME_OF]
+__all__ = ["ConfigurationError", "GlassformerError", "InputError", "ensemble", "interop", "load", "train", *HOME_OF]
 
 
 def __getattr__(name: str) -> Any:
@@ -74,20 +80,34 @@ def __dir__() -> list[str]:
 
 
 def load(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     device: str = "auto",
     adapter: str | Path | None = None,
     checkpoint: str | int | None = None,
+    mean: Mean | None = None,
 ) -> Run:
     """A trained run, ready for its task: `gf.load("runs/dates").translate(["5 May 2031"], beam=5)`.
 
     What it can do follows from what it was trained for: `translate`, `generate`, `classify`, `tag`, `answer`, `fill`.
     An `adapter` is a folder of LoRA weights for its model. A `checkpoint` is a step, "best" or "last"; without it, a
     run that is not finished yet has the weights that its training would end with now, and a warning says which.
+
+    Several folders are an ensemble, whose models write together: each token by the `mean` of their "probabilities", or
+    of their "log-probabilities". `gf.ensemble` makes one of runs that are loaded already.
     """
     from glassformer.runs import load as load_run
 
-    return load_run(path, device, adapter, checkpoint)
+    return load_run(path, device, adapter, checkpoint, mean)
+
+
+def ensemble(runs: Sequence[Run], mean: Mean = "probabilities") -> Run:
+    """Several runs as one that writes: `gf.ensemble([gf.load("runs/a", checkpoint=9000), gf.load("runs/b")])`.
+
+    They may differ in size, family and seed, but must have the same task and tokenizer, and read texts alike.
+    """
+    from glassformer.runs import ensemble as ensemble_of
+
+    return ensemble_of(runs, mean)
 
 
 def train(

@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from glassformer.experiments.finding import Spread
 from glassformer.experiments.trial import Trial
-from glassformer.experiments.workers import Workers
+from glassformer.experiments.workers import Workers, _in_memory
 
 BEST = {"low": 1e-3, "high": 1e-1}  # the rate that suits each variant
 
@@ -113,3 +114,12 @@ def test_a_spread_is_its_mean_and_knows_its_range() -> None:
     assert f"{three:.0%}" == "70% (50% to 100%)"
     assert f"{Spread([0.999, 0.998]):.0%}" == "100%"
     assert f"{Spread([three, three]):.0%}" == "70%"
+
+
+@pytest.mark.parametrize(("writable", "free", "there"), [(True, 2**30, True), (True, 2**26, False), (False, 0, False)])
+def test_files_of_workers_lie_in_memory_where_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, writable: bool, free: int, there: bool
+) -> None:
+    monkeypatch.setattr("os.access", lambda *_: writable)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    assert (_in_memory() is not None) is there

@@ -18,7 +18,7 @@ from glassformer import interop
 from glassformer.errors import ConfigurationError, GlassformerError, InputError, TrainingError
 from glassformer.interop.checkpoints import CONFIG, INDEX, WEIGHTS
 from glassformer.models import FAMILIES, bart, bert, blueprint_of, gpt2, llama, marian, t5
-from glassformer.parts import PostNorm, RMSNorm, Sinusoidal, gelu, gelu_tanh, pack, quantise, relu, silu
+from glassformer.parts import BatchNorm, PostNorm, RMSNorm, Sinusoidal, gelu, gelu_tanh, pack, quantise, relu, silu
 from glassformer.parts.schemes import rotary
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -406,23 +406,24 @@ def test_the_hub_is_asked_for_a_name_and_silence_is_a_sentence(monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "value", "shown"),
+    ("name", "key", "value", "shown", "instead"),
     [
-        ("bart", "key_value_heads", 1, "1"),
-        ("marian", "key_value_heads", 1, "1"),
-        ("t5", "key_value_heads", 1, "1"),
-        ("t5", "residual", PostNorm, "post"),
-        ("vit", "positions", rotary, "rotary"),
-        ("captioner", "positions", rotary, "rotary"),
-        ("captioner", "norm", RMSNorm, "rms"),
-        ("captioner", "gated", True, "True"),
+        ("bart", "key_value_heads", 1, "1", "without model.key_value_heads"),
+        ("marian", "key_value_heads", 1, "1", "without model.key_value_heads"),
+        ("t5", "key_value_heads", 1, "1", "without model.key_value_heads"),
+        ("t5", "residual", PostNorm, "post", "with model.residual = pre"),
+        ("vit", "positions", rotary, "rotary", "with model.positions = learned"),
+        ("vit", "norm", BatchNorm, "batch", "with model.norm = layer"),
+        ("captioner", "positions", rotary, "rotary", "with model.positions = learned"),
+        ("captioner", "norm", RMSNorm, "rms", "with model.norm = layer"),
+        ("captioner", "gated", True, "True", "with model.gated = False"),
     ],
 )
 def test_a_choice_that_transformers_does_not_have_is_not_written(
-    name: str, key: str, value: Any, shown: str, tmp_path: Path
+    name: str, key: str, value: Any, shown: str, instead: str, tmp_path: Path
 ) -> None:
     model = FAMILIES[name](**SMALL[name], **{key: value})
-    sentence = f"a {name} with {key} = {shown} has no counterpart in transformers"
+    sentence = f"a {name} with {key} = {shown} has no counterpart in transformers: train one {instead}"
     with pytest.raises(ConfigurationError, match=sentence):
         interop.save(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from glassformer import models, registry
 from glassformer.models.shapes import DecoderOnly, EncoderDecoder
-from glassformer.parts import GRU, LSTM, RNN, AdditiveScore, Embedding, PostNorm, Recurrent
+from glassformer.parts import GRU, LSTM, RNN, AdditiveScore, BatchNorm, Embedding, PostNorm, Recurrent
+from glassformer.parts.norms import running_averages
 from glassformer.parts.patches import FilmEmbedding, PatchEmbedding
 from glassformer.parts.schemes import alibi, rotary
 from glassformer.parts.values import ValueEmbedding
@@ -50,6 +51,8 @@ class Case:
             for parameter in model.parameters():
                 if parameter.dim() == 1:
                     parameter.add_(0.3 * torch.randn_like(parameter))
+            for average in running_averages(model).values():
+                average.add_(0.3 * torch.rand_like(average))
         return model
 
 
@@ -87,6 +90,7 @@ FAMILIES |= {
     "bert-classes": Case(lambda: models.bert(V, **SMALL, length=32, answer="classes"), TEXT),
     "roberta": Case(lambda: models.roberta(V, **SMALL, length=32, answer="tags"), TEXT),
     "llama": Case(lambda: models.llama(V, **{**SMALL, "key_value_heads": 2}, length=32), TEXT),
+    "vit-batch": Case(lambda: models.vit(3, 8, 4, 16, 4, 2, 24, norm=BatchNorm), IMAGE),
     "captioner-film": Case(lambda: models.captioner(V, **CAPTIONED, length=32, frames=2), (FILMS, TARGET)),
     "series_encoder-classes": Case(lambda: models.series_encoder(3, **SMALL, answer="series-classes"), (SERIES,)),
     "rnn": Case(_recurrent(RNN, "target"), PAIR),

@@ -11,6 +11,7 @@ from glassformer.parts import (
     RNN,
     Activation,
     AdditiveScore,
+    BatchNorm,
     CellKind,
     LayerNorm,
     MultiplicativeScore,
@@ -22,6 +23,7 @@ from glassformer.parts import (
     Residual,
     RMSNorm,
     ScoreKind,
+    UnpaddedNorm,
     gelu,
     gelu_tanh,
     relu,
@@ -33,6 +35,7 @@ NAMED: list[tuple[Any, dict[str, Any]]] = [
     (Activation, {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}),
     (Residual, {"pre": PreNorm, "post": PostNorm}),
     (Norm, {"layer": LayerNorm, "rms": RMSNorm}),
+    (UnpaddedNorm, {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}),
     (
         Positions,
         {

@@ -14,6 +14,7 @@ from transformers.models.t5.modeling_t5 import T5Attention, T5Config
 
 import glassformer as gf
 from glassformer.errors import InputError
+from glassformer.models import gpt2
 from glassformer.parts import (
     ALiBi,
     Embedding,
@@ -32,6 +33,7 @@ from glassformer.parts import (
     scheme_of,
 )
 from glassformer.parts.positions import Position, as_tensor
+from glassformer.parts.schemes import sinusoidal
 
 from .helpers import randomise, same, seeds
 
@@ -252,3 +254,10 @@ def test_tables_follow_their_model_to_other_types_and_back(part: nn.Module) -> N
     for table, was in zip(part.float().buffers(), before, strict=True):
         assert torch.equal(table, was)  # computed anew: nothing was lost to rounding
     assert all(table.is_meta for table in part.to("meta").buffers())
+
+
+def test_compiled_code_reads_documents_that_are_longer_than_the_table_was() -> None:
+    model = gpt2(30, width=16, heads=2, layers=1, hidden=32, dropout=0.0, attention_dropout=0.0, positions=sinusoidal)
+    tokens, documents = torch.randint(30, (1, 700)), (torch.arange(700) // 600)[None]
+    compiled = torch.compile(model.hidden, dynamic=True, backend="eager")
+    torch.testing.assert_close(compiled(tokens, None, documents), model.hidden(tokens, None, documents))

@@ -2,8 +2,11 @@
 
 import copy
 import io
+import math
 import pickle
 import warnings
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -12,16 +15,22 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import glassformer as gf
-from glassformer.errors import ConfigurationError, GlassformerError
-from glassformer.parts import Int8Linear, TiedHead, inference
+from glassformer.errors import ConfigurationError, GlassformerError, InputError, NonFiniteError
+from glassformer.parts import Int8Linear, TiedHead, cpu_kernels, inference
 from glassformer.parts.inference import together
 
 
-@pytest.fixture(params=sorted({63, inference.LARGEST}))
-def largest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+@pytest.fixture(params=["kernels in C", *sorted({63, inference.LARGEST})])
+def largest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The largest number of a token in 8 bits: 63 works on all processors, 127 on those with VNNI."""
+    if request.param == "kernels in C":
+        if not cpu_kernels.multiplies():
+            pytest.skip("this machine has no compiler, or no VNNI instructions")
+        yield 127
+        return
     monkeypatch.setattr(inference, "LARGEST", request.param)
-    return int(request.param)
+    with cpu_kernels.by_pytorch():
+        yield int(request.param)
 
 
 def by_hand(x: Tensor, weight: Tensor, bias: Tensor | None, largest: int) -> Tensor:
@@ -79,6 +88,41 @@ def test_batch_mates_change_nothing() -> None:
 def test_zeros_stay_zeros() -> None:
     with torch.inference_mode():
         assert torch.equal(Int8Linear(torch.zeros(3, 4))(torch.zeros(1, 2, 4)), torch.zeros(1, 2, 3))
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_what_is_not_finite_is_not_hidden(largest: int, wrong: float) -> None:
+    x = torch.randn(1, 3, 32)
+    x[0, 1, 7] = wrong
+    x[0, 2] = wrong
+    with torch.inference_mode():
+        y = Int8Linear(torch.randn(40, 32), torch.randn(40))(x)
+    assert y[0, 0].isfinite().all()
+    assert not y[0, 1:].isfinite().any()
+
+
+def test_vectors_in_16_or_64_bits_are_read_as_the_numbers_that_they_are() -> None:
+    linear, x = Int8Linear(torch.randn(40, 32)), torch.randn(1, 3, 32).bfloat16()
+    with torch.inference_mode():
+        for each in (x, x.double()):
+            torch.testing.assert_close(linear(each).float(), linear(x.float()), atol=0.2, rtol=0.02)
+
+
+def test_vectors_of_another_length_or_without_numbers_are_refused() -> None:
+    linear = Int8Linear(torch.randn(40, 32))
+    with torch.inference_mode():
+        for wrong in (torch.randn(1, 3, 64), torch.randn(1, 3, 16), torch.randn(1, 3, 32, device="meta")):
+            with pytest.raises((InputError, RuntimeError)):
+                linear(wrong)
+
+
+def test_a_quantised_model_whose_outputs_are_not_finite_is_refused() -> None:
+    model: Any = gf.transformer(50, width=64, heads=4, layers=2, hidden=128, tie_output=False).eval()
+    with torch.no_grad():
+        model.decoder.norm.weight[3] = torch.nan
+    source, keep = gf.pad([[5, 6, 7], [8, 9]])
+    with pytest.raises(NonFiniteError, match="sentence 0"):
+        gf.beam_search(gf.quantise(model, least=1), source, keep, limits=gf.Limits(start=1, end=2, max_length=6))
 
 
 def test_a_quantised_model_has_no_float_matrix_left_and_leaves_the_original_alone() -> None:

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from glassformer.errors import RecipeError
+from glassformer.parts import BatchNorm, Decoder, DecoderBlock, Embedding
 from glassformer.recipe import Pretrained, RecipeWarning, make_recipe
 from glassformer.recipe.model import section_of
+from glassformer.registry import FAMILIES
 
 TEXT = {"kind": "text", "train": "t"}
 
@@ -78,6 +80,46 @@ def test_keys_that_a_family_does_not_have_are_refused(
     with pytest.raises(RecipeError, match=sentence) as error:
         model_of(family, task, **changes)
     assert "\n" not in str(error.value)
+
+
+BATCH = (
+    "recipe: model.norm is 'batch': its statistics are over all tokens of a batch, so those of later words and of "
+    "padding would enter; series_encoder, vit can have it"
+)
+
+
+@pytest.mark.parametrize(
+    ("family", "task"),
+    [
+        *(("transformer", "translation"), ("bert", "classification"), ("bert", "tagging")),
+        *(("gpt2", "language-modelling"), ("captioner", "captioning"), ("series_decoder", "forecasting")),
+    ],
+)
+def test_batch_norm_is_refused_where_something_is_later_or_padding(family: str, task: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        model_of(family, task, norm="batch")
+    assert BATCH in str(error.value)
+
+
+def test_batch_norm_is_a_key_where_nothing_is_later_and_nothing_is_padding() -> None:
+    """Families say so by the type of their argument: their models have no decoder, and read no tokens."""
+    assert model_of("vit", "images", norm="batch").arguments()["norm"] is BatchNorm
+    families = [name for name, each in FAMILIES.items() if "norm" in each.parameters]
+    takes = [name for name in families if BatchNorm in FAMILIES[name].parameters["norm"].named.parts.values()]
+    assert sorted(takes) == ["series_encoder", "vit"]
+    for name in takes:
+        sizes = {"columns": 3} if name == "series_encoder" else {"image": 8, "patch": 4}
+        model = FAMILIES[name](**sizes, width=8, heads=2, layers=1, hidden=8, norm=BatchNorm)
+        kinds = {type(part) for part in model.modules()}
+        assert BatchNorm in kinds
+        assert not kinds & {Decoder, DecoderBlock, Embedding}
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_what_the_key_was_for_before_is_told(norm: str) -> None:
+    sentence = f"model.norm is '{norm}': since Glassformer 0.2 that is model.residual = \"{norm}\""
+    with pytest.raises(RecipeError, match=f"^recipe: {sentence}$"):
+        model_of("vit", "images", norm=norm)
 
 
 def test_sizes_beside_a_checkpoint_are_a_warning_and_gone() -> None:

@@ -171,7 +171,7 @@ def test_a_forecast_is_no_score_to_explain(run: Any, tmp_path: Path) -> None:
             figure()
     file = written(tmp_path / "new.csv", ("hour", "heat", "load"), [(at, 1 + at % 3, at) for at in range(20)])
     with pytest.raises(InputError, match=r"has nothing to show of why: it has attention, .*positions, embeddings, ro"):
-        show_run(run.path, str(file), Asked("why", *[None] * 9), {})
+        show_run([run.path], str(file), Asked("why", *[None] * 9), {})
     assert compare(run, run, str(file)).scores == []  # nor a probability
 
 

@@ -159,3 +159,19 @@ def test_where_it_looks(trained: ImageClassifier) -> None:
     assert look["encoder.patches"].shape[1] == 16
     assert look.axes("logits")["label"] == trained.labels
     assert look.output == "lying"
+
+
+def test_a_recipe_with_batch_norm_trains_and_is_used_like_any_other(tmp_path: Path) -> None:
+    trained = trained_on(tmp_path, model={"norm": "batch", "epsilon": 1e-5}, train={"ema": 0.9})
+    assert trained.evaluate(trained.examples("test")).scores.accuracy > 0.9
+    loaded = gf.load(tmp_path / "run", "cpu")
+    assert isinstance(loaded, ImageClassifier)
+    images = [image for image, _, _ in loaded.examples("test")]
+    together = loaded.classify(images)
+    assert together == trained.classify(images)
+    for image, answer in zip(images[:3], together, strict=False):  # whoever the batch mates are
+        assert loaded.classify([image])[0].probability == pytest.approx(answer.probability, abs=1e-5)
+    with pytest.raises(
+        ConfigurationError, match=r"^a vit with norm = batch has no counterpart .* model\.norm = layer$"
+    ):
+        gf.interop.save(loaded.model, tmp_path / "out")

@@ -122,6 +122,22 @@ def test_where_the_library_gives_up_there_is_a_sentence(tmp_path: Path, monkeypa
     assert time.perf_counter() - start < 20
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        models.WordPiece({"a": 0}),
+        models.WordLevel({"a": 0}),
+        models.Unigram([("a", -1.0)]),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_letter_that_a_model_has_nothing_for_is_a_sentence(model: models.Model, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(Engine(model).to_str(), encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.json", complete=False)
+    with pytest.raises(InputError, match="the tokenizer fails: "):
+        tokenizer.encode("b")
+
+
 def test_a_sentencepiece_model_with_a_piece_without_end_is_refused_at_once(tmp_path: Path) -> None:
     text = b"a" * 1_000_000
     piece = b"\x0a" + bytes([0x80 | len(text) & 0x7F, 0x80 | len(text) >> 7 & 0x7F, len(text) >> 14]) + text

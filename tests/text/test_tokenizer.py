@@ -1,7 +1,10 @@
 """Tokenizers: nothing is lost, nothing is mistaken for a special token, and files are everybody's."""
 
+import copy
 import json
+import pickle
 import string
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -250,6 +253,15 @@ def test_spaces_before_the_first_word_are_kept(words: list[str]) -> None:
     if tokenizer.unknown not in ids:
         assert tokenizer.decode(ids) == text
         assert tokenizer.part(ids) == (f" {text}" if text else "")
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])  # noqa: S301
+def test_special_tokens_are_text_in_another_process_too(again: Callable[[Tokenizer], Tokenizer]) -> None:
+    tokenizer = Tokenizer.train(["the cat saw the dog"], Section(kind="word", vocabulary=30))
+    text = "the <end> cat"
+    assert again(tokenizer).encode(text) == tokenizer.encode(text)
+    assert again(tokenizer).encode_with(f"a|{text}", {"|": 99}) == tokenizer.encode_with(f"a|{text}", {"|": 99})
+    assert tokenizer.end not in again(tokenizer).encode(text)
 
 
 def test_contractions_are_two_words_if_the_recipe_says_so() -> None:

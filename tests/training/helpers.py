@@ -30,6 +30,10 @@ class FakeBatch:
     targets: int
 
     @property
+    def inputs(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.source, self.target_in, self.source_mask
+
+    @property
     def tokens(self) -> int:
         return self.source_tokens + self.targets
 

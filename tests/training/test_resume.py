@@ -87,6 +87,27 @@ def test_stopped_by_a_signal_and_resumed_is_as_if_nothing_had_been(tmp_path: Pat
     assert_same(tmp_path / "a", tmp_path / "b", 12)
 
 
+@pytest.mark.parametrize("stops", [[6], [6, 7], [10], [8], [5, 9, 11]])
+def test_what_a_stop_has_saved_is_not_part_of_the_mean_of_checkpoints(tmp_path: Path, stops: list[int]) -> None:
+    wish: dict[str, Any] = {"steps": 12, "save_every": 4, "validate_every": 5, "average": 3, "keep": 1}
+    straight = run(tmp_path / "a", **wish)
+    for number, stop in enumerate(stops):
+
+        def tick(record: dict[str, Any], stop: int = stop) -> None:
+            if record["step"] == stop:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with pytest.raises(Stopped):
+            run(tmp_path / "b", resume=number > 0, **wish, tick=tick)
+        assert Checkpoints(tmp_path / "b").all()[-1].step == stop
+    resumed = run(tmp_path / "b", resume=True, **wish)
+    ours, theirs = straight.model.state_dict(), resumed.model.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert_same(tmp_path / "a", tmp_path / "b", 12)
+    one, other = (Checkpoints(tmp_path / name).all() for name in ("a", "b"))
+    assert [each.step for each in one] == [each.step for each in other]
+
+
 def test_a_step_that_a_signal_interrupts_is_taken_again(tmp_path: Path) -> None:
     """Its batch and its random numbers are those of an undisturbed training."""
 

@@ -1,8 +1,8 @@
 """Steps: captured ones change the weights as those that come one by one; here a graph is the work itself."""
 
 import copy
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -18,11 +18,13 @@ from glassformer.tasks.gathering import TextBatch
 from glassformer.tasks.losses import IGNORED, smoothed
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.translation import PairBatch, translation_loss
-from glassformer.training import stepping
+from glassformer.training import shaping
+from glassformer.training.averaging import RunningAverages
 from glassformer.training.distribution import Distribution
 from glassformer.training.meter import Meter
 from glassformer.training.optimisers import optimiser
-from glassformer.training.stepping import CapturedSteps, Counted, Setting, Steps, grid_of, shape_of
+from glassformer.training.shaping import captures, grid_of
+from glassformer.training.stepping import CapturedSteps, Counted, Setting, Steps, shape_of
 
 CPU = torch.device("cpu")
 GRID = Grid(batch_tokens=64, multiple=4)
@@ -61,6 +63,7 @@ def setting_of(model: nn.Module, consistency: float = 0.0, **options: Any) -> Se
         Meter(CPU),
         bf16=False,
         clip=train.clip,
+        running=RunningAverages(model),
     )
 
 
@@ -119,6 +122,39 @@ def test_a_step_that_is_not_finite_changes_nothing(model: nn.Module) -> None:
     assert all(weight.isfinite().all() for weight in model.parameters())
 
 
+class Waiting(PairBatch):
+    """Pairs with something in them that waits for the device."""
+
+    axes: ClassVar[Mapping[str, str]] = {}
+
+
+def test_the_update_is_captured_where_passes_are_not(model: nn.Module) -> None:
+    other = copy.deepcopy(model)
+    graphs: list[Any] = []
+    replays: list[Any] = []
+
+    def capture(work: Callable[[], None], pool: object) -> Work:
+        def replay() -> None:
+            replays.append(work)
+            work()
+
+        graphs.append(work)
+        return Work(replay)
+
+    one, two = Steps(setting_of(model)), CapturedSteps(setting_of(other), capture)
+    for step in range(4):
+        batch = Waiting(**vars(batch_of(step)))
+        one.begin()
+        for steps in (one, two):
+            steps.add(batch, True)
+            steps.prepare(batch.targets)(1.0)
+    assert len(graphs) == 1
+    assert len(replays) == 3
+    for name, weight in model.named_parameters():
+        if not name.endswith("key.bias"):  # whose gradient is nothing but rounding
+            torch.testing.assert_close(other.get_parameter(name), weight, atol=2e-5, rtol=1e-4, msg=name)
+
+
 def test_few_shapes_serve_many_batches() -> None:
     shapes = {shape_of(batch_of(seed).fitted(GRID)) for seed in range(300)}
     assert len(shapes) < 12 < len({shape_of(batch_of(seed)) for seed in range(300)})
@@ -127,6 +163,7 @@ def test_few_shapes_serve_many_batches() -> None:
 def test_fitted_batches_hold_the_same(model: nn.Module) -> None:
     plain = batch_of(3)
     fitted = plain.fitted(GRID)
+    assert isinstance(fitted, PairBatch)
     rows, width = plain.source.shape
     assert fitted.source.shape[1] % 4 == fitted.target_out.shape[1] % 4 == 0
     assert torch.equal(fitted.source[:rows, :width], plain.source)
@@ -137,13 +174,13 @@ def test_fitted_batches_hold_the_same(model: nn.Module) -> None:
 
 
 def test_steps_are_captured_on_one_gpu_unless_the_host_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stepping, "TRITON", True)
+    monkeypatch.setattr(shaping, "TRITON", True)
     net, gpu = gf.transformer(9, width=8, heads=2, layers=1), Distribution(torch.device("cuda"))
-    assert stepping.captures(Train(), gpu, net)
-    assert not stepping.captures(Train(), Distribution(CPU), net)
-    assert not stepping.captures(Train(compile=False), gpu, net)
-    assert not stepping.captures(Train(), Distribution(torch.device("cuda"), 0, 2), net)
-    assert not stepping.captures(Train(), gpu, recurrent(9, width=8, dropout=0.0))
+    assert captures(Train(), gpu, net)
+    assert not captures(Train(), Distribution(CPU), net)
+    assert not captures(Train(compile=False), gpu, net)
+    assert not captures(Train(), Distribution(torch.device("cuda"), 0, 2), net)
+    assert not captures(Train(), gpu, recurrent(9, width=8, dropout=0.0))
 
 
 def test_lengths_do_not_outgrow_learned_positions() -> None:
@@ -166,3 +203,12 @@ def test_rows_that_do_not_count_have_no_gradient() -> None:
     assert torch.equal(total, wanted)
     assert torch.equal(slope[counts], wanted_slope)
     assert not slope[~counts].any()
+
+
+def test_on_a_cpu_what_is_shown_is_of_the_last_step() -> None:
+    meter, one = Meter(CPU), torch.ones(())
+    for step in range(1, 4):
+        meter.add(step * one, 1, one, one < 0)
+        meter.mark()
+        assert meter.earlier() == meter.read()
+        assert meter.earlier().tokens == step

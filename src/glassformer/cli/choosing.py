@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.errors import InputError
+from glassformer.errors import ConfigurationError, InputError
 from glassformer.writing import is_run
 
 if TYPE_CHECKING:
@@ -15,14 +16,24 @@ RUNS = Path("runs")  # the folder that `train` writes runs to
 LISTED = 5  # runs in a message
 
 
-def find_run(given: Path | None, verb: str, or_shipped: bool = False) -> Path:
-    """The folder of the run to use: the given one, else the current folder if it is a run, else the only one in ./runs.
+def find_runs(given: Sequence[Path] | None, verb: str, or_shipped: bool = False) -> list[Path]:
+    """The folders of the runs to use: the given ones, else the current folder if it is a run, else the one in ./runs.
 
     Only files are looked at: nothing is loaded. `verb` is what the run is needed for, in messages. With `or_shipped`,
     where there is no run, a model that ships is used if it does what the verb says.
     """
-    if given is not None:
-        return given
+    return [*given] if given else [_found(verb, or_shipped)]
+
+
+def find_run(given: Sequence[Path] | None, verb: str, or_shipped: bool = False) -> Path:
+    """The same of a command that works with one run."""
+    first, *others = find_runs(given, verb, or_shipped)
+    if others:
+        raise ConfigurationError(f"{verb} works with one run, but --run names {1 + len(others)}: name one")
+    return first
+
+
+def _found(verb: str, or_shipped: bool) -> Path:
     if is_run(Path()):
         return Path()
     found = sorted(path for path in RUNS.iterdir() if is_run(path)) if RUNS.is_dir() else []
@@ -66,11 +77,20 @@ def _can(path: Path, verb: str) -> bool:
     return kind in TASKS and getattr(TASKS[kind].Run, verb, None) is not getattr(Run, verb, None)
 
 
-def load_run(given: Path | None, verb: str, device: str, adapter: Path | None, checkpoint: str | None) -> Run:
-    """The run to use, loaded; one that cannot do what the verb says is refused."""
+def load_run(
+    given: Sequence[Path] | None,
+    verb: str,
+    device: str,
+    adapter: Path | None,
+    checkpoint: str | None,
+    mean: str | None = None,
+    several: bool = False,
+) -> Run:
+    """The run to use, loaded, or the ensemble of `several`; one that cannot do what the verb says is refused."""
     from glassformer.runs import load
 
-    run = load(find_run(given, verb, or_shipped=True), device, adapter, checkpoint)
+    found = find_runs(given, verb, or_shipped=True) if several else [find_run(given, verb, or_shipped=True)]
+    run = load(found, device, adapter, checkpoint, mean)  # type: ignore[arg-type]
     if not run.can(verb):
         run.refuse(verb)
     return run

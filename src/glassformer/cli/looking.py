@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,7 @@ class Asked:
         return [*found, "logits"] if self.ending == ".html" and weighs and "logits" not in found else found
 
 
-def show_run(folder: Path | None, text: str, asked: Asked, options: dict[str, Any]) -> None:
+def show_run(folder: Sequence[Path] | None, text: str, asked: Asked, options: dict[str, Any]) -> None:
     """Record what a run does with a text, and show it."""
     if asked.file is not None:
         check_ending(asked.file)
@@ -180,7 +181,7 @@ def _in_words(trace: Trace, view: View, wanted: bool) -> Trace:
     return trace
 
 
-def show_born(folder: Path | None, text: str | None, asked: Asked) -> None:
+def show_born(folder: Sequence[Path] | None, text: str | None, asked: Asked) -> None:
     """Show how attention came to be: one head at the steps that were looked at while the run was trained."""
     if asked.file is not None:
         check_ending(asked.file, PICTURES)

@@ -71,13 +71,21 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="change a key: train.lr=3e-4; may be repeated"),
 ]
-RunFolder = Annotated[
-    Path | None,
-    path(
-        "--run",
-        metavar="DIR",
-        meaning="the run folder, or a model that ships (glassformer models); if not given: the current folder, or the "
-        "only run in ./runs",
+_ONE_RUN = (
+    "the run folder, or a model that ships (glassformer models); if not given: the current folder, or the only run in "
+    "./runs"
+)
+RunFolder = Annotated[list[Path] | None, path("--run", metavar="DIR", meaning=_ONE_RUN)]  # several are refused
+RunFolders = Annotated[
+    list[Path] | None,
+    path("--run", metavar="DIR", meaning=f"{_ONE_RUN}; several: an ensemble, whose models write together"),
+]
+MeanName = Annotated[
+    str | None,
+    typer.Option(
+        "--mean",
+        metavar="NAME",
+        help="of several runs: each token by the mean of their probabilities (if not given), or of log-probabilities",
     ),
 ]
 Texts = Annotated[

@@ -18,7 +18,17 @@ from typing import Any, Generic, TypeVar
 from glassformer.cli.app import USE, app
 from glassformer.cli.choosing import load_run
 from glassformer.cli.items import Item, items_of, notice, notice_cut, notice_files, portions
-from glassformer.cli.options import Adapter, Checkpoint, Device, Envelopes, RunFolder, TextFiles, Texts
+from glassformer.cli.options import (
+    Adapter,
+    Checkpoint,
+    Device,
+    Envelopes,
+    MeanName,
+    RunFolder,
+    RunFolders,
+    TextFiles,
+    Texts,
+)
 from glassformer.cli.showing import bar
 from glassformer.errors import ConfigurationError, InputError
 
@@ -122,23 +132,38 @@ def _shared(
     """The options that all commands have which read texts."""
 
 
+def _of_several(
+    texts: Texts = None,
+    file: TextFiles = None,
+    run: RunFolders = None,
+    as_json: Envelopes = False,
+    adapter: Adapter = None,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    mean: MeanName = None,
+) -> None:
+    """The same where several runs can do the work together."""
+
+
 def reads_texts(
-    verb: str, name: str | None = None, description: str | None = None, given: Any = Texts
+    verb: str, name: str | None = None, description: str | None = None, given: Any = Texts, several: bool = False
 ) -> Callable[[Make], Make]:
     """Register a command that reads texts, under its verb or another name, with its docstring or another description.
 
     `given` is the argument, for commands whose items are files. The function gets a run that can do what the verb says,
-    and options of its own. The command takes these options, and those that all such commands have.
+    or an ensemble of `several`, and options of its own. The command takes these options, and those that all such
+    commands have.
     """
 
     def register(make: Make) -> Make:
-        shared = inspect.signature(_shared, eval_str=True).parameters
+        shared = inspect.signature(_of_several if several else _shared, eval_str=True).parameters
         own = list(inspect.signature(make, eval_str=True).parameters.values())[1:]  # without the run
 
         def command(**given: Any) -> None:
-            texts, file, run, as_json, adapter, checkpoint, device = (given.pop(option) for option in shared)
+            texts, file, run, as_json, *options = (given.pop(option) for option in shared)
             items = items_of(texts, file)
-            loaded = load_run(run, verb, device, adapter, checkpoint)
+            adapter, checkpoint, device, mean = options if several else [*options, None]
+            loaded = load_run(run, verb, device, adapter, checkpoint, mean, several)
             if not loaded.reads_files:
                 notice_files(texts)
             make(loaded, **given).answer(items, as_json)

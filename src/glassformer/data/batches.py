@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.planning import Examples, Grid, Plan, make_plan
+from glassformer.data.planning import Examples, Plan, Shape, make_plan
 from glassformer.errors import InputError
 
 Batch = TypeVar("Batch")
@@ -35,7 +35,7 @@ class Batches(Generic[Batch]):
 
     Iterating gives the batches of the current epoch that are left; `for_rank` gives a rank its part of them and of the
     epochs to come. `epoch` and `position` say which batch comes next. Without `shuffle`, pairs come sorted by length.
-    With a `grid`, pairs that have the same shape on it come together.
+    With a grid as `shape`, pairs that have the same shape on it come together; with a stream, pairs come in no order.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Batches(Generic[Batch]):
         collate: Collate[Batch],
         seed: int,
         shuffle: bool = True,
-        grid: Grid | None = None,
+        shape: Shape | None = None,
     ) -> None:
         if not len(pairs.lengths):
             raise InputError("there are no examples to make batches of")
-        self.pairs, self.batch_tokens, self.seed, self.shuffle, self.grid = pairs, batch_tokens, seed, shuffle, grid
+        self.pairs, self.batch_tokens, self.seed, self.shuffle, self.shape = pairs, batch_tokens, seed, shuffle, shape
         self.epoch = self.position = 0
         self._collate = collate
         self._planned: tuple[int, Plan] | None = None
@@ -107,7 +107,7 @@ class Batches(Generic[Batch]):
         return self._planned[1]
 
     def _planned_for(self, epoch: int) -> Plan:
-        return make_plan(self.pairs, self.batch_tokens, self.seed, epoch, self.shuffle, self.grid)
+        return make_plan(self.pairs, self.batch_tokens, self.seed, epoch, self.shuffle, self.shape)
 
     def state_dict(self) -> dict[str, int]:
         """Where it stands: plain numbers, good for any number of ranks."""

@@ -26,7 +26,7 @@ from glassformer.recipe import Recipe
 from glassformer.stopping import at_the_end
 from glassformer.writing import is_alive, write_json
 
-FORMAT = 7  # changes whenever the same recipe and files would give another corpus
+FORMAT = 8  # changes whenever the same recipe and files would give another corpus
 CONTENTS = "contents.json"
 MAKING = ".making-"
 LOCK = "lock"  # in an unfinished folder, held by who makes it

@@ -17,6 +17,8 @@ from glassformer.errors import ConfigurationError
 POOL = 1_000_000  # pairs among which those of like length are put together
 BLOCKS = 32  # neighbours that make up a full batch, about: batches begin and end where these do
 LITTLE = 0.01  # padding that is not worth thinking about: large corpora have no more
+EVEN = 64  # rows of a stream are multiples of so many tokens
+USUAL = 0.9  # the share of sentences that are usual
 STEP = 0.25  # the price of a batch, in full batches of one side: padding that saves less is not worth another
 
 
@@ -42,6 +44,27 @@ class Grid:
         """Rows of this length, rounded up."""
         quarter = -(-max(self.batch_tokens // max(longest, 1), rows) // 4)
         return -(-rows // quarter) * quarter
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One shape for all batches: a row of tokens for each side, sentences one after another, in no order.
+
+    A row is filled up with sentences that do not count, so that `slots` are more than the `sentences` of a batch.
+    """
+
+    tokens: tuple[int, int]  # of the source's row and of the target's
+    sentences: int  # at most
+    longest: int  # tokens of a sentence
+    usual: int  # tokens that nearly all sentences stay within
+
+    @property
+    def slots(self) -> int:
+        """The sentences of a batch, with those that fill it up."""
+        return self.sentences + -(-max(self.tokens) // self.longest)
+
+
+Shape = Grid | Stream
 
 
 class Examples(Protocol):
@@ -74,9 +97,12 @@ class Plan:
 
 
 def make_plan(
-    pairs: Examples, batch_tokens: int, seed: int, epoch: int, shuffle: bool, grid: Grid | None = None
+    pairs: Examples, batch_tokens: int, seed: int, epoch: int, shuffle: bool, shape: Shape | None = None
 ) -> Plan:
-    """The batches of an epoch: shuffle all, sort by length within pools, cut into batches, shuffle the batches."""
+    """The batches of an epoch: shuffle all, sort by length within pools, cut into batches, shuffle the batches.
+
+    Those of a stream are cut as the pairs come.
+    """
     rng = np.random.default_rng([seed % 2**64, epoch])
     order = np.arange(len(pairs.lengths), dtype=np.int32)
     if shuffle:
@@ -84,13 +110,16 @@ def make_plan(
     counts = []
     for first in range(0, len(order), POOL):
         pool = order[first : first + POOL]
-        lengths = pairs.lengths[pool] + np.array([0, 1], np.int32)  # the end is a target's last token
-        lengths = lengths if grid is None else grid.lengths(lengths)
+        lengths = written(pairs.lengths[pool])
+        if isinstance(shape, Stream):
+            counts.append(fill(lengths, shape))
+            continue
+        lengths = lengths if shape is None else shape.lengths(lengths)
         arranged = arrange(lengths)
         pool[:] = pool[arranged]
         counts.append(divide(lengths[arranged], batch_tokens))
     sizes = np.concatenate(counts)
-    if not shuffle:
+    if not shuffle or isinstance(shape, Stream):
         return Plan(order, np.concatenate(([0], np.cumsum(sizes))))
     starts = np.cumsum(sizes) - sizes
     turn = rng.permutation(len(sizes))
@@ -110,6 +139,65 @@ def arrange(lengths: NDArray[np.int32]) -> NDArray[np.int64]:
     return np.argsort(width * most + np.where(width % 2, -lean, lean), kind="stable")
 
 
+def stream_for(pairs: Examples, batch_tokens: int) -> Stream:
+    """The stream of some pairs: the side with more tokens fills its row, and the other has room for as many sentences.
+
+    Sides differ from sentence to sentence, so that the other row is longer than on average by a standard deviation. The
+    batches of an epoch are alike: where there are few of them, rows are shorter than the budget.
+    """
+    lengths = written(pairs.lengths)
+    _check(int(lengths.max()), batch_tokens)
+    totals, longest = lengths.sum(axis=0, dtype=np.int64), lengths.max(axis=0).astype(int)
+    side = int(totals.argmax())
+    mean = totals[side] / len(lengths)
+    batches = np.ceil(totals[side] / max(batch_tokens - mean, 1))  # whose ends are too short for another sentence
+    tokens = [0, 0]
+    tokens[side] = min(batch_tokens, _even(totals[side] / batches + longest[side]))
+    count = tokens[side] / mean  # sentences of a batch, on average
+    ratio = totals[1 - side] / totals[side]
+    spread = float(np.std(lengths[:, 1 - side] - ratio * lengths[:, side])) * count**0.5
+    other = max(tokens[side] * ratio + spread, longest[1 - side])
+    tokens[1 - side] = min(batch_tokens, _even(other))
+    usual = int(np.quantile(lengths.max(axis=1), USUAL))
+    return Stream((tokens[0], tokens[1]), int(1.1 * count) + 16, int(longest.max()), usual)
+
+
+def _even(tokens: float) -> int:
+    """So many tokens, rounded up to what matrix products are fast with."""
+    return -(-int(np.ceil(tokens)) // EVEN) * EVEN
+
+
+def fill(lengths: NDArray[np.int32], stream: Stream) -> NDArray[np.int64]:
+    """The sizes of batches that a stream holds, each with as many of the next pairs as there is room for.
+
+    If as many batches have room for it, all get as many tokens, so that the last is like the others.
+    """
+    for longest, tokens in zip(lengths.max(axis=0).tolist(), stream.tokens, strict=True):
+        _check(longest, tokens)
+    ends = np.cumsum(lengths, axis=0, dtype=np.int64)  # (N, 2)
+    cuts, before = [0], np.zeros(2, np.int64)
+    while cuts[-1] < len(lengths):
+        room = [np.searchsorted(ends[:, side], before[side] + stream.tokens[side], side="right") for side in (0, 1)]
+        cuts.append(min(*map(int, room), cuts[-1] + stream.sentences))
+        before = ends[cuts[-1] - 1]
+    even = _shared(ends, len(cuts) - 1)
+    taken = np.diff(np.concatenate((np.zeros((1, 2), np.int64), ends))[even], axis=0)  # (batches, 2)
+    alike = (taken <= stream.tokens).all() and np.diff(even).max() <= stream.sentences
+    return np.diff(even if alike else cuts)
+
+
+def _shared(ends: NDArray[np.int64], batches: int) -> NDArray[np.int64]:
+    """Where so many batches begin and end that each have as many tokens of both sides."""
+    tokens = ends.sum(axis=1)
+    shares = tokens[-1] * np.arange(1, batches) // batches
+    return np.concatenate(([0], np.searchsorted(tokens, shares, side="right"), [len(ends)]))
+
+
+def written(lengths: Lengths) -> NDArray[np.int32]:
+    """The lengths (N, 2) of pairs as they are computed: the end is a target's last token."""
+    return np.asarray(lengths) + np.array([0, 1], np.int32)
+
+
 def divide(lengths: NDArray[np.int32], batch_tokens: int) -> NDArray[np.int64]:
     """The sizes of batches, each within the budget, that cost least together.
 
@@ -117,11 +205,7 @@ def divide(lengths: NDArray[np.int32], batch_tokens: int) -> NDArray[np.int64]:
     may cost more: where lengths jump, a batch is better ended early.
     """
     widest = int(lengths.max())
-    if widest > batch_tokens:
-        raise ConfigurationError(
-            f"a pair of {widest} tokens does not fit into a batch of {batch_tokens}: "
-            "raise train.batch_tokens or lower data.max_tokens"
-        )
+    _check(widest, batch_tokens)
     full = cut(lengths.max(axis=1), batch_tokens)
     if _padding(lengths, full) < LITTLE:
         return full
@@ -138,6 +222,15 @@ def divide(lengths: NDArray[np.int32], batch_tokens: int) -> NDArray[np.int64]:
     while starts[-1] < count:
         starts.append(starts[-1] + int(joined[starts[-1]]))
     return np.add.reduceat(blocks, starts[:-1])
+
+
+def _check(widest: int, batch_tokens: int) -> None:
+    """Refuse a pair that is larger than a batch."""
+    if widest > batch_tokens:
+        raise ConfigurationError(
+            f"a pair of {widest} tokens does not fit into a batch of {batch_tokens}: "
+            "raise train.batch_tokens or lower data.max_tokens"
+        )
 
 
 def _padding(lengths: NDArray[np.int32], sizes: NDArray[np.int64]) -> float:

@@ -2,6 +2,8 @@
 
 from glassformer.decoding.beam import beam_search as beam_search
 from glassformer.decoding.beams import EarlyStopping as EarlyStopping
+from glassformer.decoding.ensemble import Ensemble as Ensemble
+from glassformer.decoding.ensemble import Mean as Mean
 from glassformer.decoding.limits import Limits as Limits
 from glassformer.decoding.protocol import Generator as Generator
 from glassformer.decoding.protocol import Hypothesis as Hypothesis

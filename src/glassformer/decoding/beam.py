@@ -14,6 +14,7 @@ with log-probability s can score above s / L^α, where L is the maximum length (
 stopping it stops as soon as there are k finished outputs ("filled"), or when in addition no beam would score above
 them if it had ended at its present length ("estimated"); a better output may be missed. `generate` of `transformers`
 calls these three rules early_stopping = "never", True and False.
+A recipe asks for "estimated" unless it says otherwise.
 
 B sentences, k beams
 """

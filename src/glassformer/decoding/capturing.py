@@ -29,9 +29,8 @@ from torch import Tensor, nn
 
 from glassformer.decoding.loop import Eager, Job, Rows, Runner, SomeSearch
 from glassformer.decoding.protocol import evaluating
-from glassformer.parts.cache import DecoderState
 from glassformer.parts.checks import reading_nothing
-from glassformer.parts.fixed_cache import FixedState, fixable
+from glassformer.parts.fixed_cache import fixable
 from glassformer.parts.lora import LoRALinear
 from glassformer.parts.observing import Observable
 from glassformer.parts.positions import reserve
@@ -49,7 +48,7 @@ class Bucket:
 
     key: tuple[Any, ...]  # what the step depends on, apart from sizes
     sizes: tuple[int, int, int]  # sentences, slots, source tokens
-    state: FixedState
+    state: Any  # in fixed memory
     search: SomeSearch
     replay: Callable[[], None]
     vocabulary: int
@@ -103,8 +102,7 @@ def captured(job: Job, state: Any, search: SomeSearch, rows: Rows, length: int) 
     if store is None or store.refused or key is None or remaining < SHORTEST or not fixable(state):
         return None
     sizes, steps = _sizes(state, search, remaining, length)
-    highest = int(state.position.max()) if isinstance(state.position, Tensor) else state.position
-    if not reserve(job.parts, highest + min(steps, remaining), most=sizes[1]):  # no position is above its slot
+    if not reserve(job.parts, state.furthest + min(steps, remaining), most=sizes[1]):  # no position is above its slot
         return None  # learned positions may not suffice: step by step, an output may end in time
     with lock:
         bucket = store.take(key, sizes) or _capture(job, state, search, key, sizes, store)
@@ -144,15 +142,14 @@ def store_for(model: Any, parts: list[nn.Module], device: torch.device) -> Store
         return None if store.refused else store
 
 
-def _sizes(state: DecoderState, search: SomeSearch, remaining: int, length: int) -> tuple[tuple[int, int, int], int]:
+def _sizes(state: Any, search: SomeSearch, remaining: int, length: int) -> tuple[tuple[int, int, int], int]:
     """How many sentences, slots and source tokens there must be room for; and for how many steps that is."""
     beams = getattr(getattr(search, "rules", None), "width", 1)
     steps = max(length, FIRST_STEPS if beams > 1 else 2 * FIRST_STEPS)
     if 2 * remaining <= 3 * steps:
         steps = remaining
     slots = _rounded(state.slots + beams * steps)
-    source = max((each.keys.shape[2] for each in state.memory if each is not None), default=0)
-    sizes = bucket_size(len(search.tokens)), slots, max(32, power_of_two(source)) if source else 1
+    sizes = bucket_size(len(search.tokens)), slots, max(32, power_of_two(state.source)) if state.source else 1
     return sizes, (slots - state.slots) // beams
 
 
@@ -174,17 +171,16 @@ def _rounded(number: int) -> int:
 
 
 def _capture(
-    job: Job, state: DecoderState, search: SomeSearch, key: tuple[Any, ...], sizes: tuple[int, int, int], store: Store
+    job: Job, state: Any, search: SomeSearch, key: tuple[Any, ...], sizes: tuple[int, int, int], store: Store
 ) -> Bucket | None:
     """Capture a step in memory of these sizes; None, and never again, if this model's steps cannot be captured."""
     sentences, slots, source = sizes
     device = search.tokens.device
     model: Any = job.model
-    dtype = next((each.dtype for each in model.parameters() if each.is_floating_point()), torch.float32)
     vocabulary = 0
     try:
         own = search.empty(sentences, slots // max(1, search.empty(1, 1).tokens.shape[1]))
-        fixed = FixedState(state, sentences, own.tokens.shape[1], slots, source, dtype)
+        fixed = state.fixed(model, sentences, own.tokens.shape[1], slots, source)
         kept = copy(own)
         alone = torch.zeros(sentences, 1, dtype=torch.long, device=device)
 
@@ -241,11 +237,11 @@ def _never_waiting() -> Iterator[None]:
 class Captured(Runner):
     """Repeats a captured step."""
 
-    def __init__(self, job: Job, store: Store, bucket: Bucket, rows: Rows, state: DecoderState) -> None:
+    def __init__(self, job: Job, store: Store, bucket: Bucket, rows: Rows, state: Any) -> None:
         self.store = store
         self.job, self.bucket, self.rows, self.search = job, bucket, rows, bucket.search
         self.used, self.beams = state.slots, bucket.search.tokens.shape[1]
-        self.source = max((each.keys.shape[2] for each in state.memory if each is not None), default=1)
+        self.source = state.source or 1
 
     def ahead(self, length: int) -> int:
         return min(self.job.every, self._free)

@@ -7,7 +7,7 @@ B sentences, k beams, V vocabulary, t length so far, H length of the history, N 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import index
 from typing import Any
@@ -19,6 +19,9 @@ from torch import Tensor
 from glassformer.decoding.history import NONE, Histories, among, completing, penalised, repeating, tables
 from glassformer.decoding.largest import in_groups, largest, suits_groups
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.parts import cpu_kernels
+
+MOST_LIKELIEST = 256  # tokens that a kernel on a CPU keeps in order
 
 # The first tokens of each output; as a tensor (B, t), all have the same length.
 Prefix = Sequence[Sequence[int]] | Tensor
@@ -77,6 +80,12 @@ class Limits:
         """Whether what may come next depends on the history."""
         rules = self.suppress_sequences or self.no_repeat_ngram or self.forced_first is not None
         return bool(rules) or self.repetition_penalty != 1
+
+    @property
+    def changes_probabilities(self) -> bool:
+        """Whether allowed tokens may have another probability than the model gives them."""
+        forces = self.forced_first is not None or self.forced_last is not None
+        return forces or self.renormalise or self.repetition_penalty != 1
 
     def check(self, vocabulary: int, given: int | None = 0) -> None:
         """Refuse ids that are not in the vocabulary, and limits that suppress the whole vocabulary.
@@ -139,11 +148,6 @@ class Scorer:
         back = tuple(map(tuple, limits.suppress_sequences)), limits.no_repeat_ngram, limits.repetition_penalty
         return always, back, limits.forced_first, self.greedily
 
-    @property
-    def plain(self) -> bool:
-        """Whether some tokens are never allowed, or none before the least length, and there is no other rule."""
-        return not (self.limits.looks_back or self.limits.renormalise or self.limits.forced_last is not None)
-
     def history(self, steps: int) -> Tensor:
         """What rules that look back read before the first step, (B, 1, H), with room for some steps before it.
 
@@ -184,9 +188,7 @@ class Scorer:
         self, logits: Tensor, step: Tensor, bounds: Tensor, history: Tensor, count: int
     ) -> tuple[Tensor, Tensor]:
         """The `count` likeliest next tokens, the likeliest first: what `at` gives them, and which they are."""
-        found = None
-        if self.plain and suits_groups(logits, count + len(self._suppressed) + len(self.ends)):
-            found = in_groups(logits, count, self.limits.banned(0))
+        found = self._found(logits, history, count)
         if found is None:
             return largest(self.at(logits, step, bounds, history), count)
         values, tokens = found  # (B, k, N)
@@ -196,6 +198,29 @@ class Scorer:
             values.masked_fill_(self.ending(tokens) & (step < bounds[:1]), -torch.inf)
         values, ranks = values.topk(count, dim=-1)
         return values, tokens.gather(-1, ranks)
+
+    def _found(self, logits: Tensor, history: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
+        """Log-probabilities and tokens (B, k, N) by a kernel, the `count` likeliest that are allowed among them.
+
+        Those that the history does not allow have -inf. None: there is no kernel for these logits, or there are rules
+        that change what is likely.
+        """
+        if self.limits.changes_probabilities:
+            return None
+        many = count + len(self._suppressed) + len(self.ends)
+        if logits.is_cuda:
+            usable = not self.limits.looks_back and suits_groups(logits, many)
+            return in_groups(logits, count, self.limits.banned(0)) if usable else None
+        if not cpu_kernels.suits(logits):
+            return None
+        completing = [*self._completing(history)]  # (B, k, N') each
+        many += sum(int((tokens >= 0).sum(dim=-1).max()) for tokens in completing if tokens.numel())
+        if many > min(MOST_LIKELIEST, logits.shape[-1]):
+            return None
+        values, tokens = cpu_kernels.likeliest(logits, many)
+        for banned in completing:
+            values.masked_fill_((tokens[..., None] == banned[..., None, :]).any(dim=-1), -torch.inf)
+        return values, tokens
 
     def _ban(self, scores: Tensor, step: Tensor, bounds: Tensor) -> None:
         """Write -inf for tokens that are never allowed, and for the end before the least length."""
@@ -212,11 +237,14 @@ class Scorer:
 
     def _look_back(self, scores: Tensor, history: Tensor) -> None:
         """Write -inf for tokens that the history (B, k, H) does not allow."""
-        for tokens in completing(history, self._sequences):  # (B, k, N)
+        for tokens in self._completing(history):  # (B, k, N)
             scores.masked_fill_(among(tokens, scores.shape[-1]), -torch.inf)
+
+    def _completing(self, history: Tensor) -> Iterator[Tensor]:
+        """Tokens that would complete a sequence that is not allowed after a history (B, k, H): (B, k, N) at a time."""
+        yield from completing(history, self._sequences)
         if self.limits.no_repeat_ngram:
-            again = repeating(history, self.limits.no_repeat_ngram)
-            scores.masked_fill_(among(again, scores.shape[-1]), -torch.inf)
+            yield repeating(history, self.limits.no_repeat_ngram)
 
     def __call__(self, logits: Tensor, written: Tensor, sentences: Sequence[int]) -> Tensor:
         """Log-probabilities (B, k, V) of the next token of these sentences after those written so far, (B, k, t)."""

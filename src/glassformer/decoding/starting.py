@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from glassformer.decoding import capturing
 from glassformer.decoding.protocol import Generator, evaluating
-from glassformer.parts.cache import Cache, DecoderState, KeyValues
 from glassformer.parts.fixed_cache import fixable
 from glassformer.parts.masks import padding
 from glassformer.parts.positions import reserve
@@ -29,10 +28,10 @@ class Reading:
 
     tokens: Tensor  # (B, S)
     keep: Tensor  # (B, S)
-    state: DecoderState  # what was read last
+    state: Any  # what was read last
     replay: Callable[[], None]
 
-    def read(self, tokens: Tensor, keep: Tensor) -> DecoderState:
+    def read(self, tokens: Tensor, keep: Tensor) -> Any:
         """The state after some sources, in memory of its own."""
         sentences, length = tokens.shape
         self.tokens.zero_()
@@ -41,8 +40,7 @@ class Reading:
         self.tokens[:sentences, :length] = tokens
         self.keep[:sentences, :length] = keep
         self.replay()
-        memory = [each and KeyValues(*(x[:sentences, :, :length].clone() for x in each)) for each in self.state.memory]
-        return DecoderState([Cache() for _ in self.state.caches], memory, padding(keep))
+        return self.state.beginning(sentences, length, padding(keep))
 
 
 def start(model: Generator, parts: list[nn.Module], inputs: tuple[Any, ...], store: capturing.Store | None) -> Any:
@@ -71,7 +69,7 @@ def _reading(model: Any, parts: list[nn.Module], inputs: tuple[Any, ...], store:
         if found is None:
             store.readings[sizes] = 1  # it was read once
         elif found == 1:
-            found = store.readings[sizes] = _capture(model, parts, tokens, sizes)
+            found = store.readings[sizes] = _capture(model, parts, tokens, sizes) or False
         return found if isinstance(found, Reading) else None
 
 

@@ -17,7 +17,6 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from glassformer.errors import InputError
 from glassformer.experiments.batches import COUNTED, MODULUS, counting
 from glassformer.experiments.charts import band, bars, log_ticks, panels
 from glassformer.experiments.finding import Finding, Row, Rows, Spread
@@ -26,8 +25,7 @@ from glassformer.experiments.small import Small
 from glassformer.experiments.trial import Trial, told_rates
 from glassformer.looking.style import BLUE, GREEN, GREY, ORANGE, PINK
 from glassformer.models import DecoderOnly
-from glassformer.parts.checks import check_positive
-from glassformer.parts.norms import LayerNorm, RMSNorm
+from glassformer.parts.norms import BatchNorm, LayerNorm, RMSNorm
 from glassformer.parts.schemes import learned
 from glassformer.tasks.gathering import TokenBatch, token_loss
 from glassformer.tasks.objective import Objective
@@ -45,50 +43,13 @@ TIMED = (2048, 512)  # tokens and width
 ROUNDS = 20  # of the clock
 
 
-class BatchNorm(nn.Module):
-    """Batch norm for sequences: statistics of each feature over all tokens of the batch.
-
-    Without `keep` it is naive: padding enters the statistics, so a sentence's result depends on how much its batch
-    mates were padded. With `keep` only real tokens count.
-    """
-
-    running_mean: Tensor
-    running_variance: Tensor
-
-    def __init__(self, width: int, epsilon: float = 1e-5, momentum: float = 0.1) -> None:
-        super().__init__()
-        check_positive(width=width)
-        self.epsilon, self.momentum = epsilon, momentum
-        self.weight = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
-        self.register_buffer("running_mean", torch.zeros(width))
-        self.register_buffer("running_variance", torch.ones(width))
-
-    def forward(self, x: Tensor, keep: Tensor | None = None) -> Tensor:
-        """The tokens (B, T, D), normalised over the batch in training, by running statistics otherwise.
-
-        `keep` (B or 1, T) is True where a token is real.
-        """
-        if self.training:
-            tokens = x.flatten(0, 1) if keep is None else x[keep.expand(x.shape[:2])]  # (N, D)
-            if len(tokens) < 2:
-                raise InputError(f"batch norm needs at least 2 tokens to train on, not {len(tokens)}")
-            mean, variance = tokens.mean(dim=0), tokens.var(dim=0, unbiased=False)
-            with torch.no_grad():
-                self.running_mean.lerp_(mean, self.momentum)
-                self.running_variance.lerp_(variance * len(tokens) / (len(tokens) - 1), self.momentum)
-        else:
-            mean, variance = self.running_mean, self.running_variance
-        return (x - mean) * torch.rsqrt(variance + self.epsilon) * self.weight + self.bias
-
-
 NAIVE, AWARE, LAYER, RMS = "batch", "batch, told of padding", "layer", "RMS"
 NORMS: dict[str, Callable[[int], nn.Module]] = {NAIVE: BatchNorm, AWARE: BatchNorm, LAYER: LayerNorm, RMS: RMSNorm}
 TRAINED = (AWARE, LAYER, RMS)  # on sequences without padding, where both batch norms are one
 COLOURS = {NAIVE: ORANGE, AWARE: PINK, LAYER: BLUE, RMS: GREEN}
 
 
-def run(trial: Trial, steps: int = 160, batches: Sequence[int] = (1, 16), new: int = 128) -> Finding:
+def run(trial: Trial, steps: int = 500, batches: Sequence[int] = (1, 16), new: int = 128) -> Finding:
     """More padding beside the same sentence; smaller batches in the same training; the clock."""
     seeds = trial.seeds()
     rows = Rows(row for each in seeds for row in _padding(each.seed))

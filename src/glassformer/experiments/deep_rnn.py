@@ -44,7 +44,7 @@ RIDGE = 1.0
 LAG = 3  # steps over which states are compared: a word
 
 
-def run(trial: Trial, steps: int = 250) -> Finding:
+def run(trial: Trial, steps: int = 400) -> Finding:
     """Stacks of three layers learn the texts; then each layer's states are read."""
     seeds = [each.seed for each in trial.seeds()]
     tuned = trial.tuned("learning", partial(_learned, steps=steps), [*KINDS], RATES)

@@ -5,7 +5,7 @@ B batch, T length, V vocabulary
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import thread_time
 from typing import TypeVar
 
@@ -38,6 +38,15 @@ def accuracy(scores: Tensor, labels: Tensor) -> float:
 def accuracy_by_place(scores: Tensor, labels: Tensor) -> list[float]:
     """How often the highest of the scores (B, T, V) is that of the label (B, T), at each place."""
     return (scores.argmax(dim=-1) == labels).double().mean(dim=0).tolist()
+
+
+def still_falling(course: Sequence[float]) -> float:
+    """How much of all that a loss has fallen fell in the last quarter of a training: near 0 once its curve has settled.
+
+    The `course` is the loss at even distances, from before the first step to after the last.
+    """
+    start, before, end = course[0], course[round(0.75 * (len(course) - 1))], course[-1]
+    return (before - end) / abs(start - end) if start != end else 0.0
 
 
 def parameters(model: nn.Module) -> int:

@@ -39,9 +39,10 @@ TIMES = 4  # how much longer than in training the tested texts are
 NONE, WAVES, TABLE, ROTARY, RELATIVE, ALIBI = SCHEMES
 COLOURS = {NONE: GREY, WAVES: BLUE, TABLE: ORANGE, ROTARY: GREEN, RELATIVE: PINK, ALIBI: BLACK}
 OTHERS = (TABLE, ROTARY, RELATIVE, ALIBI)
+PATIENCE = 3  # times as many steps without positions: until that curve has settled
 
 
-def run(trial: Trial, steps: int = 150, length: int = 12, vocabulary: int = 12) -> Finding:
+def run(trial: Trial, steps: int = 300, length: int = 12, vocabulary: int = 12) -> Finding:
     """The waves by themselves; then models that learn, with each scheme, to say which token came before."""
     rows = Rows({"part": "size", "position": p, "count": p, "wave": _waves(WIDTH)[p].abs().max().item()} for p in ENDS)
     facts: dict[str, float] = {}
@@ -75,9 +76,9 @@ def run(trial: Trial, steps: int = 150, length: int = 12, vocabulary: int = 12) 
         f"{', '.join(map(str, WIDTHS))}. For each offset the linear map that takes the vector of each position best to "
         "that of the position so much later was fitted by least squares; the error is what it leaves, by the length of "
         f"the vectors. Then decoders of 2 layers, width {WIDTH}, learned to repeat the token before each in random "
-        f"texts of {length} tokens, for {steps} steps, with each scheme, {told_rates(RATES)}, and were tested on texts "
-        f"{TIMES} times as long. The table of learned positions has room for these, but only the first {length} were "
-        "trained.",
+        f"texts of {length} tokens, for {steps} steps with each scheme and {PATIENCE * steps} without positions, "
+        f"{told_rates(RATES)}, and were tested on texts {TIMES} times as long. The table of learned positions has room "
+        f"for these, but only the first {length} were trained.",
         measured=f"Position {POSITIONS - 1} is {POSITIONS - 1} by counting, and at most "
         f"{max(facts[f'largest_wave {width}'] for width in WIDTHS):.0f} in a wave of any width; of {POSITIONS} "
         f"positions no two are nearer than {min(facts[f'nearest {width}'] for width in WIDTHS):.2f} (one sine alone "
@@ -114,7 +115,7 @@ def _trained(
     shape = Small(vocabulary, WIDTH, HEADS)
     model = trial.begin(with_all_schemes(shape, TIMES * length, bidirectional=False)[name].language_model)
     draw = partial(repeating, vocabulary=vocabulary, length=length)
-    trial.learn("", model, draw, token_loss, steps, rate)
+    trial.learn("", model, draw, token_loss, PATIENCE * steps if name == NONE else steps, rate)
     new = trial.new(draw, length=TIMES * length, count=200)
     right = accuracy_by_place(logits(model, new.text), new.labels)
     row = {"part": "length", "positions": name, "seed": trial.seed}

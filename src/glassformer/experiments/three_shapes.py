@@ -82,7 +82,7 @@ class Shape:
     scores: Callable[[nn.Module, Sentences], Tensor]
 
 
-def run(trial: Trial, steps: int = 150, count: int = 300) -> Finding:
+def run(trial: Trial, steps: int = 300, count: int = 300) -> Finding:
     """All shapes fill gaps of two words; what fits is counted, and what changes a word is tried."""
     tuned = trial.tuned("learning", partial(_learned, steps=steps, count=count), SHAPES, RATES)
     rows = Rows({**row, "rate": each.rate} for each in tuned.values() for row in each.results)

@@ -19,14 +19,13 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from glassformer.experiments.batch_vs_layer_norm import BatchNorm
 from glassformer.experiments.batches import Rng
 from glassformer.experiments.charts import bars, legend_below, mark_level, panels
 from glassformer.experiments.finding import Finding, Rows, Spread
 from glassformer.experiments.measures import mean_loss
 from glassformer.experiments.trial import Trial
 from glassformer.looking.style import BLUE, GREY, ORANGE
-from glassformer.parts.norms import LayerNorm
+from glassformer.parts.norms import BatchNorm, LayerNorm
 from glassformer.tasks.protocol import Learner, Tensors
 
 CLAIM = "The learned scale and shift of layer norm allow the network to undo the normalisation if the data require it."
@@ -39,6 +38,7 @@ COLOURS = {LAYER: ORANGE, BATCH: BLUE, NONE: GREY}
 ALIKE, OFFSETS, OWN = "all tokens of one size", "features with offsets", "tokens of their own size"
 SIZE, MEAN = "is it long?", "is its mean above 0?"
 RATES = (1e-2, 5e-2)
+CALM = (3e-3, 1e-2)  # rates of networks behind a norm: at 0.05 their loss falls for as long as the rate does
 
 
 @dataclass(frozen=True)
@@ -77,17 +77,17 @@ class Judge(Undone):
         self.head = nn.Sequential(nn.Linear(WIDTH, 64), nn.ReLU(), nn.Linear(64, 1))
 
 
-def run(trial: Trial, steps: int = 150, judged: int = 300) -> Finding:
+def run(trial: Trial, steps: int = 150, judged: int = 1500) -> Finding:
     """Norms learn to give back what they read; then networks behind them learn what only size or mean tell."""
     seeds = [each.seed for each in trial.seeds()]
     undoing = [(kind, name) for kind in (ALIKE, OFFSETS, OWN) for name in (LAYER, BATCH)]
     judging = [(kind, name) for kind in (SIZE, MEAN) for name in NORMS]
     rows = Rows()
-    for part, work, variants in (
-        ("left over", partial(_undone, steps=steps), undoing),
-        ("right", partial(_judged, steps=judged), judging),
+    for part, work, variants, rates in (
+        ("left over", partial(_undone, steps=steps), undoing, RATES),
+        ("right", partial(_judged, steps=judged), judging, CALM),
     ):
-        for (kind, name), found in trial.tuned(part, work, variants, RATES).items():
+        for (kind, name), found in trial.tuned(part, work, variants, rates).items():
             rows += [
                 {"part": part, "data": kind, "norm": name, "rate": found.rate, "seed": seed, part: value}
                 for seed, value in zip(seeds, found.results, strict=True)
@@ -102,8 +102,9 @@ def run(trial: Trial, steps: int = 150, judged: int = 300) -> Finding:
         "back the vectors that they read: vectors that all have the same mean and variance; vectors whose features "
         "have offsets and sizes of their own; and the same, each also multiplied and shifted by numbers of its own. "
         "What is left over is the squared error by the variance of the data. Then small networks behind a norm "
-        f"learned for {judged} steps whether a vector is longer than most, and whether its mean is above 0. Three "
-        f"times each, at the better of the rates {RATES[0]:g} and {RATES[1]:g}, on new vectors.",
+        f"learned for {judged:,} steps whether a vector is longer than most, and whether its mean is above 0. Three "
+        f"times each, on new vectors: norms at the better of the rates {RATES[0]:g} and {RATES[1]:g}, networks at the "
+        f"better of {CALM[0]:g} and {CALM[1]:g}.",
         measured="Where all tokens have the same mean and variance, scale and shift undo layer norm: "
         f"{left[ALIKE, LAYER]:.1%} is left over. Features with offsets come back but for {left[OFFSETS, LAYER]:.0%} "
         f"(batch norm: {left[OFFSETS, BATCH]:.1%}). Where each token has its own size and mean, "

@@ -39,6 +39,7 @@ ORDER = 180  # in the story
 SIDE, SHAPES, COLOUR = 24, ("circle", "square", "cross"), "red"
 OTHERS = tuple(colour for colour in PAINTS if colour != COLOUR)
 PATCHES = (4, 8, 12)  # edges of patches; the first is looked into
+PATIENCE = {4: 1, 8: 1, 12: 2}  # times as many steps: until curves have settled
 RATES = (2e-3, 6e-3)
 LAYERS, HEADS = 2, 2
 ASKED, OTHER, EMPTY = KINDS = ("the red thing", "the other thing", "paper")
@@ -78,7 +79,7 @@ class Images:
         return max_pool2d(self.things[kind][:, None].float(), patch)[:, 0] > 0
 
 
-def run(trial: Trial, steps: int = 350, pool: int = 3000, count: int = 300) -> Finding:
+def run(trial: Trial, steps: int = 1000, pool: int = 3000, count: int = 300) -> Finding:
     """Vision Transformers with patches of several sizes learn to tell the shape of the red thing."""
     work = partial(_learned, steps=steps, pool=pool, count=count)
     tuned = trial.tuned("learning to see", work, PATCHES, RATES)
@@ -104,11 +105,11 @@ def run(trial: Trial, steps: int = 350, pool: int = 3000, count: int = 300) -> F
         **{f"area of {kind}": value for kind, value in area.items()},
     }
     told = ", ".join(f"{right[patch]:.0%} with patches of {patch} x {patch}" for patch in PATCHES)
+    many = ", ".join(f"{PATIENCE[patch] * steps:,} steps with patches of {patch} pixels" for patch in PATCHES)
     return Finding(
         method=f"{pool:,} images of {SIDE} x {SIDE} pixels show a red thing and one of another colour; the shape of "
         f"the red one ({', '.join(SHAPES)}) is the label. Vision Transformers of {LAYERS} layers with {HEADS} heads "
-        f"learned for {steps} steps of 32 images, with patches of {', '.join(map(str, PATCHES))} pixels, "
-        f"{told_rates(RATES)}. "
+        f"learned from 32 images a step, for {many}, {told_rates(RATES)}. "
         f"In {count} new images the attention of the class token was recorded (patches of {PATCHES[0]}), and the "
         "patches of one thing or of the other were covered with paper.",
         measured=f"Shapes are right in {told}; by chance in {1 / len(SHAPES):.0%}. The red thing covers "
@@ -135,7 +136,7 @@ def _learned(trial: Trial, patch: int, rate: float, steps: int, pool: int, count
     """A Vision Transformer that has learned, what its heads look at, and what it tells of covered images."""
     model = trial.begin(_model, patch)
     known = _images(np.random.default_rng([trial.seed, 3, 2**32]), pool)
-    trial.learn("", model, partial(_some, known=known), image_loss, steps, rate)
+    trial.learn("", model, partial(_some, known=known), image_loss, PATIENCE[patch] * steps, rate)
     new: Images = trial.new(_images, count=count)
     with record(model, keep="weights") as trace:
         right = accuracy(logits(model, new.pixels), new.labels)

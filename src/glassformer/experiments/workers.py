@@ -7,6 +7,7 @@ runs on one thread of torch and begins with the same random numbers, in a worker
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 import threading
@@ -15,21 +16,24 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from multiprocessing import active_children, connection, get_context, parent_process, resource_tracker
 from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
 
+from glassformer.parts.cpu_kernels import by_pytorch
 from glassformer.stopping import at_the_end
 
 Result = TypeVar("Result")
+ROOM = 2**28  # bytes, for what workers save: some megabytes each
 
 
 @contextmanager
 def reproducible(seed: int) -> Iterator[None]:
-    """Random numbers from this seed and one thread of torch; afterwards both are as they were."""
+    """Random numbers from this seed, one thread of torch, and nothing compiled; afterwards all is as it was."""
     threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), by_pytorch():
         torch.manual_seed(seed)
         torch.set_num_threads(1)
         try:
@@ -75,7 +79,7 @@ class Workers:
     def _start(self) -> ProcessPoolExecutor:
         if self._pool is None:
             others = {*active_children()}
-            folder = self._ends.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+            folder = self._ends.enter_context(tempfile.TemporaryDirectory(dir=_in_memory(), ignore_cleanup_errors=True))
             _start_tracker()
             spawn = get_context("spawn")  # a fork of a process that has computed with torch may hang
             self._pool = pool = ProcessPoolExecutor(self.count, spawn, _begin, (folder,))
@@ -88,6 +92,13 @@ class Workers:
 
             self._ends.enter_context(at_the_end(end))
         return self._pool
+
+
+def _in_memory() -> str | None:
+    """A place for files that no disk has to be waited for, where there is one: each training ends with a checkpoint."""
+    shared = Path("/dev/shm")  # noqa: S108
+    usable = os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > ROOM
+    return str(shared) if usable else None
 
 
 def _start_tracker() -> None:

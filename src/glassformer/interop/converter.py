@@ -135,6 +135,11 @@ def _mistyped(value: Any, annotation: Any) -> str:
     return "" if fits else " or ".join(names[kind] for kind in kinds)
 
 
+def _shown(value: Any, argument: Argument) -> Any:
+    """A value of an argument, by its name where it has one."""
+    return (argument.named and argument.named.name(value)) or getattr(value, "__name__", value)
+
+
 @dataclass(frozen=True)
 class Converter:
     """How a family is read from and written to checkpoints of `transformers`.
@@ -207,8 +212,12 @@ class Converter:
             value = made.arguments.get(name, argument.default)
             if name in expressed or name.endswith("dropout") or value == argument.default:
                 continue
-            shown = (argument.named and argument.named.name(value)) or getattr(value, "__name__", value)
-            raise ConfigurationError(f"a {made.family} with {name} = {shown} has no counterpart in transformers")
+            default = argument.default
+            wanted = f"without model.{name}" if default is None else f"with model.{name} = {_shown(default, argument)}"
+            raise ConfigurationError(
+                f"a {made.family} with {name} = {_shown(value, argument)} has no counterpart in transformers: "
+                f"train one {wanted}"
+            )
 
     def _check(self, config: Config) -> None:
         """Refuse a key whose value is not understood."""

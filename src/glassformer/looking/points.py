@@ -23,6 +23,7 @@ from typing import Any
 
 from torch import nn
 
+from glassformer.decoding.ensemble import Ensemble
 from glassformer.errors import InputError
 from glassformer.parts.alignment import Alignment
 from glassformer.parts.attention import MultiHeadAttention
@@ -93,6 +94,8 @@ def model_of(model: Any) -> nn.Module:
     found = model if isinstance(model, nn.Module) else getattr(model, "model", None)
     while (inside := next((part for name, part in _children(found) if name in WRAPPED), None)) is not None:
         found = inside
+    if isinstance(found, Ensemble):
+        raise InputError(f"an ensemble of {len(found.members)} models cannot be looked into: look into one of its runs")
     if not isinstance(found, nn.Module):
         raise InputError(f"a model or a run is expected to look into, not a {type(model).__name__}")
     return found

@@ -18,7 +18,7 @@ from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.feedforward import Activation, gelu
 from glassformer.parts.heads import Classifier
 from glassformer.parts.linear import Linear, MakeLinear
-from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
+from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual, UnpaddedNorm
 from glassformer.parts.recurrent import LSTM, CellKind, Recurrent
 from glassformer.parts.recurrent_stacks import RecurrentEncoder, the_end
 from glassformer.parts.schemes import Positions, sinusoidal
@@ -44,7 +44,7 @@ def series_encoder(
     activation: Activation = gelu,
     gated: bool = False,
     key_value_heads: int | None = None,
-    norm: Norm = LayerNorm,
+    norm: UnpaddedNorm = LayerNorm,
     residual: Residual = PreNorm,
     positions: Positions = sinusoidal,
     linear: MakeLinear = Linear,

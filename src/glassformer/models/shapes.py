@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from glassformer.parts.blocks import Decoder, Encoder
 from glassformer.parts.cache import DecodingState
 from glassformer.parts.checks import check_keep
-from glassformer.parts.masks import Mask, padding
+from glassformer.parts.masks import Mask, packed, padding
 from glassformer.parts.observing import Axes, Observable, axes
+from glassformer.parts.packing import Spans
 from glassformer.parts.recurrent_stacks import RecurrentDecoder, RecurrentEncoder
 
 AnyEncoder = Encoder | RecurrentEncoder
@@ -39,10 +40,20 @@ class EncoderDecoder(Observable):
         """The scores of tokens."""
         return {"logits": axes(token=None, vocabulary=self.decoder.embedding.vocabulary)}
 
-    def hidden(self, source: Tensor, target: Tensor, source_mask: Tensor | None = None) -> Tensor:
-        """What the head scores: the decoder's vectors (B, T, D)."""
+    def hidden(
+        self, source: Tensor, target: Tensor, source_mask: Tensor | None = None, sentences: Spans | None = None
+    ) -> Tensor:
+        """What the head scores: the decoder's vectors (B, T, D).
+
+        `sentences` say where each begins, where several are packed into a row of the source and one of the target:
+        each is read and written as if it stood alone.
+        """
         self.decoder.embedding.check(target, "the target")
-        return self.decoder(target, *self.encode(source, source_mask))  # type: ignore[no-any-return]
+        if sentences is None:
+            return self.decoder(target, *self.encode(source, source_mask))  # type: ignore[no-any-return]
+        read, written = sentences.keys, sentences.queries
+        memory = self.encoder(source, packed(read, read), position=read.positions(source.shape[1]))
+        return self.decoder(target, memory, packed(written, read), documents=written)  # type: ignore[no-any-return]
 
     def encode(self, source: Tensor, source_mask: Tensor | None = None, check: bool = False) -> tuple[Any, Mask | None]:
         """The source (B, S) as the decoder reads it, such as vectors (B, S, D), and the mask to attend to it with.

@@ -14,7 +14,7 @@ from glassformer.parts.builder import BlockBuilder
 from glassformer.parts.feedforward import Activation, gelu
 from glassformer.parts.heads import Classifier, FirstToken, pooler_part
 from glassformer.parts.linear import Linear, MakeLinear
-from glassformer.parts.norms import LayerNorm, Norm, PreNorm, Residual
+from glassformer.parts.norms import LayerNorm, PreNorm, Residual, UnpaddedNorm
 from glassformer.parts.patches import PatchEmbedding, token_count
 from glassformer.parts.schemes import Positions, learned
 
@@ -36,7 +36,7 @@ def vit(
     activation: Activation = gelu,
     gated: bool = False,
     key_value_heads: int | None = None,
-    norm: Norm = LayerNorm,
+    norm: UnpaddedNorm = LayerNorm,
     residual: Residual = PreNorm,
     positions: Positions = learned,
     epsilon: float = 1e-12,

@@ -20,7 +20,7 @@ from glassformer.parts.inference import Int8Linear, PackedLinear, pack, quantise
 from glassformer.parts.lora import LoRA, LoRALinear, adapt, adapters, merge, merged, unmerge, use, using
 from glassformer.parts.masks import Mask, causal, documents, pad, padding, window
 from glassformer.parts.named import Named
-from glassformer.parts.norms import LayerNorm, Norm, PostNorm, PreNorm, Residual, RMSNorm
+from glassformer.parts.norms import BatchNorm, LayerNorm, Norm, PostNorm, PreNorm, Residual, RMSNorm, UnpaddedNorm
 from glassformer.parts.patches import FilmEmbedding, PatchEmbedding
 from glassformer.parts.positions import ALiBi, Learned, NoPositions, RelativeBias, Rotary, Sinusoidal
 from glassformer.parts.recurrent import GRU, LSTM, RNN, Cell, CellKind, Recurrent

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.parts import cpu_kernels
 from glassformer.parts.cache import Cache, KeyValues
 from glassformer.parts.checks import check_fraction, check_positive, check_width
 from glassformer.parts.fixed_cache import FixedCache
@@ -24,9 +25,11 @@ from glassformer.parts.linear import Linear, MakeLinear
 from glassformer.parts.masks import Mask
 from glassformer.parts.observing import Axes, Observable, Observer, axes
 from glassformer.parts.positions import AttentionPositions, Position, as_tensor
-from glassformer.parts.short_attention import short_attention, suits
+from glassformer.parts.short_attention import fits, joint, joint_attention, short_attention, suits
 from glassformer.parts.similarity import Similarity, scaled_dot_similarity
 from glassformer.parts.step_attention import step_attention, suits_step
+
+SHORT = 128  # tokens, of which PyTorch's fused kernel makes less than one tile
 
 
 def simple_self_attention(
@@ -100,10 +103,15 @@ def fused_attention(
 ) -> Tensor:
     """The same by a fused kernel, which never writes the weights down: (B, H, T, K)."""
     mask = Mask() if mask is None else mask
-    if bias is None and not dropout and mask.window is None and suits(query, key, value, mask.allowed):
-        return short_attention(query, key, value, mask.allowed, scale, mask.causal)
+    if bias is None and not dropout:
+        if suits(query, key, value, mask):
+            return short_attention(query, key, value, mask, scale)
+        if cpu_kernels.suits_beams(query, key, value, mask):
+            return cpu_kernels.attend(query, key, value, mask.allowed, scale)
+    if _is_faster_in_the_open(query, key):
+        return attention(query, key, value, mask, bias, scale, dropout)[0].to(query.dtype)
     table, empty, allowed, causal = bias, None, None, False
-    if mask.added is not None and not mask.causal and mask.window is None:
+    if mask.added is not None and not mask.causal and mask.window is None and mask.spans is None:
         table = mask.added if bias is None else bias + mask.added
     elif mask.only_causal and bias is None and query.shape[2] == key.shape[2]:
         causal = True
@@ -117,6 +125,13 @@ def fused_attention(
     grouped = key.shape[1] != query.shape[1]
     taken = F.scaled_dot_product_attention(query, key, value, table, dropout, causal, scale=scale, enable_gqa=grouped)
     return taken if empty is None else taken.masked_fill(empty, 0.0)
+
+
+def _is_faster_in_the_open(query: Tensor, key: Tensor) -> bool:
+    """Whether slopes are to be found on a CPU in 16 bits, where PyTorch's fused kernel takes three times as long."""
+    learns = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad)
+    short = max(query.shape[2], key.shape[2]) <= SHORT
+    return learns and short and query.is_cpu and query.dtype == torch.bfloat16 and not torch.compiler.is_compiling()
 
 
 class MultiHeadAttention(Observable):
@@ -212,6 +227,8 @@ class MultiHeadAttention(Observable):
         of earlier tokens, and takes in those of x. `position` says where the tokens of x stand.
         """
         check_width(x, self.width, "the input")
+        if cache is None and not isinstance(memory, KeyValues) and self._joins(x, memory, mask or Mask()):
+            return self.output(self._joined(x, memory, mask or Mask()).flatten(2))  # type: ignore[no-any-return]
         if memory is None:
             query, key, value = together(x, self.query, self.key, self.value)
             key, value = self._pair(key, value, position)
@@ -241,6 +258,31 @@ class MultiHeadAttention(Observable):
             taken = _observed(taken, scores, value, mask, dropout, self.observe)
         taken = self.seen("heads", taken)
         return self.seen("output", self.output(taken.transpose(1, 2).flatten(2)))  # (B, T, D)
+
+    def _joins(self, x: Tensor, memory: Tensor | None, mask: Mask) -> bool:
+        """Whether nothing comes between the products and a kernel that takes queries, keys and values side by side."""
+        kind, keys = x.device.type, x if memory is None else memory
+        casts = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # not on the meta device
+        dtype = torch.get_autocast_dtype(kind) if casts else x.dtype
+        return (
+            fits(x, dtype, len(x), x.shape[1], keys.shape[1], self.head_width, mask)
+            and len(x) == len(keys)
+            and self.heads == self.key_value_heads
+            and self.positions is None
+            and self.observe is None
+            and not (self.dropout and self.training)
+            and all(isinstance(part, nn.Identity) for part in (self.query_norm, self.key_norm))
+            and all(type(part) is Linear for part in (self.query, self.key, self.value))
+        )
+
+    def _joined(self, x: Tensor, memory: Tensor | None, mask: Mask) -> Tensor:
+        """What each token takes in, (B, T, H, K), by one product of each input."""
+        if memory is None:
+            parts = [joint(x, (self.query, self.key, self.value), self.heads)]
+        else:
+            check_width(memory, self.memory_width, "the memory")
+            parts = [joint(x, (self.query,), self.heads), joint(memory, (self.key, self.value), self.heads)]
+        return joint_attention(parts, mask, self.scale)
 
     def _step(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, cache: Cache | FixedCache | None

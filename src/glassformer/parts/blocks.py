@@ -18,11 +18,12 @@ from glassformer.errors import ConfigurationError, InputError
 from glassformer.parts.attention import MultiHeadAttention
 from glassformer.parts.cache import Cache, DecoderState, KeyValues
 from glassformer.parts.embeddings import Embedding
-from glassformer.parts.masks import Mask, causal, padding
+from glassformer.parts.masks import Mask, causal, packed, padding
 from glassformer.parts.masks import documents as within
 from glassformer.parts.observing import Axes, Observable, Watcher, axes
+from glassformer.parts.packing import Packed
 from glassformer.parts.patches import FilmEmbedding, PatchEmbedding
-from glassformer.parts.positions import NoPositions, Position, restarting
+from glassformer.parts.positions import NoPositions, Position, reserve, restarting
 from glassformer.parts.values import ValueEmbedding
 
 AnyEmbedding = Embedding | PatchEmbedding | FilmEmbedding | ValueEmbedding
@@ -164,20 +165,24 @@ class Decoder(Observable):
         memory: Tensor | None = None,
         memory_mask: Mask | None = None,
         mask: Mask | None = None,
-        documents: Tensor | None = None,
+        documents: Tensor | Packed | None = None,
     ) -> Tensor:
         """All tokens (B, T) at once, none of which sees a later one: (B, T, D).
 
-        A `mask` narrows that down further, for this pass only (padding). `documents` (B, T) says which document each
-        token is from: each is read as if it stood alone.
+        A `mask` narrows that down further, for this pass only (padding). `documents` say which document each token is
+        from, by numbers (B, T) or by where each begins: each is read as if it stood alone.
         """
         seen = causal() & self.mask
         mask = seen if mask is None else mask & seen
         position: Position = None
-        if documents is not None:
+        if isinstance(documents, Packed):
+            mask, position = mask & packed(documents, documents), documents.positions(tokens.shape[1])
+        elif documents is not None:
             mask = mask & within(documents)
             # Distances inside a document are the same wherever it begins: only positions in the embedding start anew.
-            position = None if isinstance(self.embedding.positions, NoPositions) else restarting(documents)
+            order = self.embedding.positions
+            position = None if isinstance(order, NoPositions) else restarting(documents)
+            reserve((order,), tokens.shape[1])  # since compiled code does not look at positions
         x = embed(self, tokens, position)
         for block in self.blocks:
             x = block(x, memory=memory, mask=mask, memory_mask=memory_mask, position=position)

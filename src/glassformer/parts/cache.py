@@ -10,13 +10,16 @@ B sentences, k beams, T new tokens, N slots, S source length, G key-value heads,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glassformer.parts.masks import Mask
 from glassformer.parts.observing import Watcher
+
+if TYPE_CHECKING:
+    from glassformer.parts.fixed_cache import FixedState
 
 FEW = 32  # slots, of which none is given up
 
@@ -119,6 +122,38 @@ class DecoderState(DecodingState):
         held = (cache.held() for cache in self.caches)
         tensors = (self.first, *(each and each.keys for each in self.memory), *(each and each[0] for each in held))
         return next((each for each in tensors if each is not None), None)
+
+    @property
+    def fixable(self) -> bool:
+        """Whether it can be held in memory of fixed size: see `fixed`."""
+        if self.watcher is not None or self.sample is None:
+            return False
+        mask = self.memory_mask
+        if mask is None:
+            return True
+        return not mask.causal and not mask.window and mask.allowed is not None and mask.allowed.shape[1:3] == (1, 1)
+
+    @property
+    def source(self) -> int:
+        """How long the source is, with padding; 0: there is none."""
+        return max((each.keys.shape[2] for each in self.memory if each is not None), default=0)
+
+    @property
+    def furthest(self) -> int:
+        """The highest position at which a next token stands."""
+        return int(self.position.max()) if isinstance(self.position, Tensor) else self.position
+
+    def fixed(self, model: nn.Module, sentences: int, beams: int, room: int, source: int) -> FixedState:
+        """Memory of fixed size for states like this one of a model: so many sentences, beams, slots, source tokens."""
+        from glassformer.parts.fixed_cache import FixedState  # which builds upon this module
+
+        dtype = next((each.dtype for each in model.parameters() if each.is_floating_point()), torch.float32)
+        return FixedState(self, sentences, beams, room, source, dtype)
+
+    def beginning(self, sentences: int, length: int, mask: Mask) -> DecoderState:
+        """A copy, in memory of its own, of the state before the first step: of so many sentences, and of their mask."""
+        memory = [each and KeyValues(*(x[:sentences, :, :length].clone() for x in each)) for each in self.memory]
+        return DecoderState([Cache() for _ in self.caches], memory, mask)
 
     def grow(self, tokens: Tensor) -> Mask:
         """Set aside a slot for each beam's new token, (B, k), and say which slots it may attend to."""

@@ -120,7 +120,7 @@ class FixedState(DecodingState):
             if store is not None and given is not None:
                 for mine, other in zip(store, given, strict=True):
                     mine[:sentences, :, : other.shape[2]].copy_(other)
-        length = next((each.keys.shape[2] for each in state.memory if each is not None), 1)
+        length = state.source or 1
         real = self._source[:sentences]
         real.zero_()
         allowed = None if state.memory_mask is None else state.memory_mask.allowed
@@ -155,13 +155,8 @@ class FixedState(DecodingState):
 
 
 def fixable(state: object) -> bool:
-    """Whether a state can be held in fixed memory."""
-    if not isinstance(state, DecoderState) or state.watcher is not None or state.sample is None:
-        return False
-    mask = state.memory_mask
-    if mask is None:
-        return True
-    return not mask.causal and not mask.window and mask.allowed is not None and mask.allowed.shape[1:3] == (1, 1)
+    """Whether a state can be held in fixed memory; those of recurrent layers cannot."""
+    return bool(getattr(state, "fixable", False))
 
 
 def _rows_of(state: DecoderState) -> Tensor:

@@ -26,13 +26,15 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigurationError, GlassformerError
+from glassformer.parts import cpu_kernels
 from glassformer.parts.linear import ONEDNN, Linear
 from glassformer.parts.linears import LinearPart, Model, swap_linears
 from glassformer.parts.lora import merged, using
 
 VNNI = torch.cpu._is_vnni_supported()  # sums of 8-bit products in 32 bits
 PACKED_LEAST = 2**16 if ONEDNN else 2**20  # weights: with fewer, PyTorch's own kernels are as fast
-QUANTISED_LEAST = 2**17 if VNNI else 2**18  # weights: with fewer, rounding takes longer than it saves
+QUANTISED_LEAST = 2**17 if VNNI else 2**18  # weights: with fewer, PyTorch's rounding takes longer than it saves
+COMPILED_LEAST = 2**14  # weights, where rounding is a kernel of ours
 ROWS = 64  # how many vectors a packed layout is made for; it serves any number
 LARGEST = 127 if VNNI else 63  # of a token's numbers in 8 bits, which are stored unsigned, around LARGEST + 1
 JOINED: tuple[tuple[str, ...], ...] = ("query", "key", "value"), ("gate", "expand")  # parts over the same vectors
@@ -46,6 +48,10 @@ class Unsaveable(nn.Module):
     outputs: int
     weight: Tensor
     bias: Tensor | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.eval()  # or else each step of decoding would switch it, and switch it back
 
     def __copy__(self) -> Self:
         """Itself: such weights cannot be copied, and need not be."""
@@ -88,8 +94,6 @@ class Int8Linear(Unsaveable):
     """A linear part in 8-bit integers, made from a trained one's weights; for CPUs, and for inference only."""
 
     kind = "quantised"
-    scales: Tensor
-    zeros: Tensor
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
@@ -99,25 +103,38 @@ class Int8Linear(Unsaveable):
         scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127  # (F)
         whole = (weight / scales[:, None]).round().to(torch.int8)  # (F, D)
         self.outputs, self.inputs = weight.shape
-        self.register_buffer("weight", torch.ops.onednn.qlinear_prepack(whole, None), persistent=False)
-        self.register_buffer("scales", scales, persistent=False)
-        self.register_buffer("zeros", torch.zeros(self.outputs, dtype=torch.int32), persistent=False)
-        self.register_buffer("bias", None if bias is None else bias.detach().float(), persistent=False)
+        if cpu_kernels.multiplies() and self.inputs % cpu_kernels.FOUR == 0:
+            tiles = cpu_kernels.tiled(whole, scales, bias)
+            self.product: Callable[[Tensor], Tensor] = lambda x: cpu_kernels.multiply(x, tiles)
+        else:
+            self.product = OneDNNProduct(whole, scales, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Vectors (B, T, D) to (B, T, F)."""
-        return self.multiply(*_rounded(x))
+        return self.product(x)
 
-    def multiply(self, whole: Tensor, largest: Tensor) -> Tensor:
-        """Vectors that are rounded already, (B, T, D), to (B, T, F)."""
+
+class OneDNNProduct:
+    """A matrix (F, D) in 8 bits, with a scale for each row, by PyTorch's kernels."""
+
+    def __init__(self, whole: Tensor, scales: Tensor, bias: Tensor | None) -> None:
+        self._weight = torch.ops.onednn.qlinear_prepack(whole, None)
+        self._scales, self._zeros = scales, torch.zeros(len(whole), dtype=torch.int32)
+        self._bias = None if bias is None else bias.detach().float()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Vectors (B, T, D) to (B, T, F)."""
+        largest = x.abs().amax(dim=-1, keepdim=True).clamp_(min=1e-12)  # (B, T, 1)
+        whole = (x * (LARGEST / largest)).round_().to(torch.int8)  # PyTorch is slow at float32 to uint8
+        whole = whole.view(torch.uint8).add_(LARGEST + 1)  # from 1 on: modulo 256, so -LARGEST becomes 1
         tokens, weights = (
             (whole, 1 / LARGEST, LARGEST + 1),
-            (self.weight, self.scales, self.zeros),
+            (self._weight, self._scales, self._zeros),
         )  # scale and zero each
         result: tuple[object, ...] = (None, 1.0, 0, torch.float32, "none", [], "")  # no bias yet, in float32 as it is
         y: Tensor = torch.ops.onednn.qlinear_pointwise(*tokens, *weights, *result)  # (B, T, F)
         y = y.mul_(largest)
-        return y if self.bias is None else y.add_(self.bias)
+        return y if self._bias is None else y.add_(self._bias)
 
 
 class JoinedLinear(Unsaveable):
@@ -179,23 +196,13 @@ def _layout(part: nn.Linear) -> tuple[object, ...]:
     return part.in_features, part.weight.dtype, part.weight.device, part.bias is None
 
 
-def _rounded(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Each vector of (B, T, D) in whole numbers from 1 on, and its largest entry (B, T, 1)."""
-    largest = x.abs().amax(dim=-1, keepdim=True).clamp_(min=1e-12)  # (B, T, 1)
-    whole = (x * (LARGEST / largest)).round_().to(torch.int8)  # PyTorch is slow at float32 to uint8
-    return whole.view(torch.uint8).add_(LARGEST + 1), largest  # modulo 256, so -LARGEST becomes 1
-
-
 def together(x: Tensor, *parts: nn.Module) -> list[Tensor]:
-    """Several linear parts over the same vectors (B, T, D): joined ones by one product; those in 8 bits round once."""
+    """Several linear parts over the same vectors (B, T, D): joined ones by one product."""
     first = parts[0]
     if isinstance(first, JoinedLinear) and all(getattr(part, "whole", None) is first.whole for part in parts):
         y = first.whole(x)
         return [y[..., part.first : part.first + part.outputs] for part in parts]  # type: ignore[operator]
-    if not isinstance(first, Int8Linear):
-        return [part(x) for part in parts]
-    whole = _rounded(x)
-    return [part.multiply(*whole) if isinstance(part, Int8Linear) else part(x) for part in parts]
+    return [part(x) for part in parts]
 
 
 def weights_state(model: nn.Module) -> tuple[object, ...]:
@@ -215,11 +222,14 @@ def pack(model: Model) -> Model:
     return swap_linears(join(copied, lambda whole: whole if whole.weight.is_cuda else _packed(whole)), _packed)
 
 
-def quantise(model: Model, least: int = QUANTISED_LEAST) -> Model:
+def quantise(model: Model, least: int | None = None) -> Model:
     """A copy of a model for inference: linear parts of `least` weights or more compute in 8 bits, the rest in float32.
 
+    `least` is where 8 bits begin to be faster, if it is not given.
     It cannot be saved: save the original, and quantise it again after loading.
     """
+    if least is None:
+        least = COMPILED_LEAST if cpu_kernels.multiplies() else QUANTISED_LEAST
 
     def in_8_bits(part: LinearPart) -> nn.Module | None:
         return Int8Linear(part.weight, part.bias) if part.weight.numel() >= least else _packed(part)

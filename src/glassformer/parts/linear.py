@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.parts.cpu_kernels import compiled
+
 MakeLinear = Callable[..., nn.Module]  # builds a linear part: (inputs, outputs, bias=…)
 LEAST = 2**22  # multiplications of a product: with fewer, laying out the matrix takes longer than it saves
 
@@ -43,8 +45,9 @@ ONEDNN = prefers_onednn()
 
 
 def kernels() -> str:
-    """The instructions that this processor's kernels use, and whose kernels multiply matrices in float32."""
-    return f"{torch.backends.cpu.get_cpu_capability()}, products by {'oneDNN' if ONEDNN else 'PyTorch'}"
+    """The instructions that this processor's kernels use, whose kernels multiply matrices in float32, and decode."""
+    products, steps = "oneDNN" if ONEDNN else "PyTorch", "kernels in C" if compiled() else "PyTorch"
+    return f"{torch.backends.cpu.get_cpu_capability()}, products by {products}, steps of decoding by {steps}"
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

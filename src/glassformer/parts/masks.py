@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import ConfigurationError, InputError
+from glassformer.parts.packing import Packed, Spans
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +33,20 @@ class Mask:
     # mask that leaves something to every query may have it.
     added: Tensor | None = None
     filled: Tensor | None = None  # (1): only so many keys, the first ones, are there yet; for a step in fixed memory
+    spans: Spans | None = None  # sentences that are packed into rows, each of which attends to its own
 
     def __and__(self, other: Mask) -> Mask:
         """Attend only where both masks allow it."""
         tables = [mask for mask in (self, other) if mask.allowed is not None]
         windows = [mask.window for mask in (self, other) if mask.window is not None]
         is_causal, window = self.causal or other.causal, min(windows) if windows else None
+        if self.spans is not None and other.spans is not None:
+            raise ConfigurationError("two masks of packed sentences cannot be combined")
+        spans = other.spans if self.spans is None else self.spans
         if len(tables) == 2:
-            return Mask(tables[0].allowed & tables[1].allowed, is_causal, window)  # type: ignore[operator]
-        return replace(tables[0] if tables else Mask(), causal=is_causal, window=window)
+            allowed = tables[0].allowed & tables[1].allowed  # type: ignore[operator]
+            return Mask(allowed, is_causal, window, spans=spans)
+        return replace(tables[0] if tables else Mask(), causal=is_causal, window=window, spans=spans)
 
     def select(self, sentences: Tensor) -> Mask:
         """The mask of some sentences of the batch; a table that all of them share stays as it is."""
@@ -68,14 +74,14 @@ class Mask:
     @property
     def only_causal(self) -> bool:
         """Whether the word "causal" says everything, and no table is needed."""
-        return self.causal and self.allowed is None and self.window is None
+        return self.causal and self.allowed is None and self.window is None and self.spans is None
 
     def table(self, queries: int, keys: int, device: torch.device | None = None) -> Tensor | None:
         """The mask as a boolean table that broadcasts to (B, H, T, S); None where everything is allowed.
 
         The last query stands at the last key, so that a few new queries over many cached keys see their past.
         """
-        if not self.causal and self.window is None:
+        if not self.causal and self.window is None and self.spans is None:
             return self.allowed
         distance = torch.arange(keys - queries, keys, device=device)[:, None] - torch.arange(keys, device=device)
         near = torch.ones_like(distance, dtype=torch.bool)  # (T, S)
@@ -83,6 +89,8 @@ class Mask:
             near &= distance >= 0
         if self.window is not None:
             near &= distance.abs() < self.window
+        if self.spans is not None:
+            near &= self.spans.table(queries, keys)
         return near if self.allowed is None else near & self.allowed
 
 
@@ -103,6 +111,11 @@ def window(size: int) -> Mask:
     if size < 1:
         raise ConfigurationError(f"a window must be at least 1 token wide, not {size}")
     return Mask(window=size)
+
+
+def packed(queries: Packed, keys: Packed) -> Mask:
+    """Attend to the sentence of your own number only, where queries and keys are sentences packed into rows."""
+    return Mask(spans=Spans(queries, keys))
 
 
 def documents(numbers: Tensor) -> Mask:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Self
 
 from glassformer.errors import ConfigurationError
 
@@ -19,6 +19,12 @@ class Named:
 
     def __init__(self, **parts: Any) -> None:
         self.parts: Mapping[str, Any] = parts
+        self.refused: Mapping[str, str] = {}  # names of parts that would be wrong here, each with the reason
+
+    def refusing(self, **reasons: str) -> Self:
+        """The same; recipes that ask for one of these names are told why it is none."""
+        self.refused = {**self.refused, **reasons}
+        return self
 
     def names(self) -> list[str]:
         """All names, in the order in which they were given."""

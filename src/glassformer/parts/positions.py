@@ -250,10 +250,10 @@ def restarting(documents: Tensor) -> Tensor:
 def _highest(position: Position, length: int) -> int:
     """The highest position of all tokens. A tensor on an accelerator is waited for; the other forms cost nothing.
 
-    Nothing is waited for while a CUDA graph is captured: who captures has called `reserve`.
+    Nothing is waited for while a CUDA graph is captured, or in compiled code: who does so has called `reserve`.
     """
     if isinstance(position, Tensor):
-        if unread():
+        if torch.compiler.is_compiling() or unread():
             return 0
         lowest, highest = (int(bound) for bound in position.aminmax())
     else:

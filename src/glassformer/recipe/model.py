@@ -31,6 +31,16 @@ class Fresh(Section):
         chosen = {key for key, value in values.items() if key in self.named and value is not None}
         return {key: self.named[key].part(value) if key in chosen else value for key, value in values.items()}
 
+    @classmethod
+    def refusal(cls, key: str, value: Any) -> str | None:
+        """Why a key does not take the name of a part that it has elsewhere, or had; None: nothing is known of it."""
+        named = cls.named.get(key)
+        if named is None or not isinstance(value, str) or value not in named.refused:
+            return None
+        others = [name for name, each in _named_everywhere(key).items() if value in each.parts]
+        taking = f"; {', '.join(others)} can have it" if others else ""
+        return f"{named.refused[value]}{taking}"
+
 
 class FreshReader(Fresh):
     """The same of a model that reads tokens, whose embedding may start with word vectors."""
@@ -83,6 +93,12 @@ def _strict(key: str, annotation: Any) -> Any:
     if annotation is float:
         return Fraction if key.endswith("dropout") else Annotated[Number, Field(gt=0)]
     return {bool: Switch, int: Count}.get(annotation, annotation)
+
+
+def _named_everywhere(key: str) -> dict[str, Any]:
+    """The names that each family has for the parts of an argument."""
+    found = {name: each.parameters[key].named for name, each in FAMILIES.items() if key in each.parameters}
+    return {name: named for name, named in found.items() if named is not None}
 
 
 def families_with(key: str) -> list[str]:

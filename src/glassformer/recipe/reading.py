@@ -220,8 +220,8 @@ def _sentence(error: Any, section: str, kind: type[BaseModel]) -> str:
         return f"{key} is missing" + (f": {field.description}" if field and field.description else "")
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
-    if key == "model.norm" and error["input"] in ("pre", "post"):
-        return f'model.norm is {error["input"]!r}: since Glassformer 0.2 that is model.residual = "{error["input"]}"'
+    if issubclass(kind, Fresh) and (why := kind.refusal(place[-1], error["input"])):
+        return f"{key} is {error['input']!r}: {why}"
     form = FORMS.get(error["type"])
     expected = form.format(**error.get("ctx", {})) if form else f"{error['msg'][0].lower()}{error['msg'][1:]}"
     value = repr(error["input"])

@@ -94,7 +94,9 @@ class Train(Section):
     consistency: Annotated[Number, Field(ge=0)] = Field(
         0.0, description="R-Drop: weight of the divergence between two passes with different dropout; 0: one pass"
     )
-    precision: Literal["float32", "bf16"] = Field("float32", description="of the forward pass")
+    precision: Literal["auto", "float32", "bf16"] = Field(
+        "float32", description="of the forward pass; auto: bf16 where the device has instructions for it"
+    )
     compile: Literal["auto", True, False] = Field(
         "auto",
         description="auto: on a GPU, steps are CUDA graphs and long trainings compiled; true: always; false: neither",
@@ -129,7 +131,7 @@ class Decode(Section):
     beam: Count = Field(4, description="beam width; 1: greedy")
     length_penalty: Number = Field(1.0, description="the power of the length that log-probabilities are divided by")
     early_stopping: Literal["never", "estimated", "filled"] = Field(
-        "never",
+        "estimated",
         description="when beam search stops: no output can be better; or none is expected; or there are decode.beam",
     )
     renormalise: Switch = Field(False, description="beam search: scale the probabilities of allowed tokens to sum 1")

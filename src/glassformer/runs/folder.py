@@ -311,13 +311,14 @@ def check_finite(model: nn.Module, place: object) -> None:
 def environment(device: str) -> dict[str, Any]:
     """Facts about the machine and the libraries, for whoever wants to reproduce the run."""
     packages = ("glassformer", "torch", "tokenizers", "safetensors", "numpy")
+    kind = resolve(device).type
     return {
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "processors": os.cpu_count(),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "device": resolve(device).type,
-        "kernels": kernels(),
+        "device": kind,
+        "kernels": kernels() if kind == "cpu" else None,  # elsewhere nothing has to be compiled for them
         "packages": {name: _version(name) for name in packages},
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import nn
 
 from glassformer.data import Assets, Report
 from glassformer.data.reading import read_examples_of
+from glassformer.decoding import Ensemble, Mean
 from glassformer.errors import InputError
 from glassformer.interop import huggingface, load_lora
 from glassformer.interop import load as load_checkpoint
@@ -22,6 +23,7 @@ from glassformer.models.family import longest
 from glassformer.parts import merged
 from glassformer.recipe import Data, Decode, Recipe, Train
 from glassformer.registry import SOURCES, TASKS
+from glassformer.runs.ensembles import MEAN, ensemble
 from glassformer.runs.folder import check_finite, check_whole, read_run
 from glassformer.runs.shipping import shipped
 from glassformer.tasks.labels import number_of
@@ -35,16 +37,27 @@ LABELLED = ("classes", "tags", "image-classes")  # answers that have labels
 
 
 def load(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     device: str = "auto",
     adapter: str | Path | None = None,
     checkpoint: str | int | None = None,
+    mean: Mean | None = None,
 ) -> Run:
     """The run in a folder, or one that ships by name; the LoRA weights of an `adapter` folder are merged into it.
 
-    `checkpoint` is a step, "best" or "last". Of an unfinished run, the checkpoint is used that training would end with.
+    Several folders are an ensemble, by the `mean` of their "probabilities" or "log-probabilities". `checkpoint` is a
+    step, "best" or "last", of each. Of an unfinished run, the checkpoint is used that training would end with.
     """
-    path = Path(path)
+    paths = [path] if isinstance(path, str | Path) else [*path]
+    if adapter is not None and len(paths) > 1:
+        raise InputError(f"an adapter is for the model of one run, but {len(paths)} runs are named: name one")
+    if mean is not None and len(paths) == 1:
+        raise InputError("the mean is that of several runs, but one is named: leave the mean out, or name more runs")
+    runs = [_load(Path(each), device, adapter, checkpoint) for each in paths]
+    return runs[0] if len(runs) == 1 else ensemble(runs, mean or MEAN)
+
+
+def _load(path: Path, device: str, adapter: str | Path | None, checkpoint: str | int | None) -> Run:
     if not path.exists() and (model := shipped().get(str(path))) is not None:
         path = model.folder
     imported = (path / IMPORT).is_file()
@@ -116,6 +129,8 @@ def import_run(source: str | Path, folder: Path, force: bool = False) -> Run:
 
 def export_run(run: Run, folder: Path, force: bool = False) -> str:
     """Write a run in Hugging Face's layout. Returns what `transformers` opens it with."""
+    if isinstance(run.model, Ensemble):
+        raise InputError("an ensemble is no single model, and cannot be exported: export each of its runs")
     origin = run.path if run.path is not None and (run.path / IMPORT).is_file() else None
     tokenizers = list(dict.fromkeys(run.assets.tokenizers))
     return huggingface.export(run.model, tokenizers, run.exported(), folder, origin, force)

@@ -31,7 +31,7 @@ from glassformer.tasks.run import Run, by_length
 from glassformer.training import Checkpoints, Trainer
 from glassformer.training.distribution import Distribution, distribution
 from glassformer.training.loop import TRAIN_LOSS
-from glassformer.training.stepping import captures, grid_of
+from glassformer.training.shaping import shape_for
 from glassformer.training.tuning import choose
 from glassformer.writing import damage, is_trained, read_json
 
@@ -120,9 +120,9 @@ def _learn(
     """The training itself, and the weights that come of it; `whole`: there are such weights, and they are undamaged."""
     task, options = recipe.task, recipe.train
     collator = task.collator(recipe, corpus, model)
-    captured = recipe.tune.mode != "unfreeze" and captures(options, place, model)
-    grid = grid_of(options, model) if captured else None
-    batches = Batches(collator.pairs, options.batch_tokens, collator, options.seed, grid=grid)
+    stepwise = recipe.tune.mode == "unfreeze"
+    shape = None if stepwise else shape_for(options, place, model, collator.pairs, task.packs)
+    batches = Batches(collator.pairs, options.batch_tokens, collator, options.seed, shape=shape)
     if options.tokens is not None and options.minutes is None:
         steps = batches.steps_for(options.tokens, options.accumulate * place.world)
         options = options.model_copy(update={"steps": steps})
@@ -163,6 +163,7 @@ def _learn(
             unfreeze=recipe.tune.every if recipe.tune.mode == "unfreeze" else 0,
             look=looks,
             look_every=recipe.look.every,
+            shape=shape,
         )
         trainer.run(resume)
     run.model = trainer.model.eval()

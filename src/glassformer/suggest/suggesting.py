@@ -152,9 +152,7 @@ def start(found: Recognised, rows: int, minutes: float) -> Table:
         table["tokenizer"] = {"vocabulary": vocabulary(rows * words)}
     table["model"] = {"family": _family(found.task)}
     table["train"] = {"minutes": minutes, "batch_tokens": _batches()[1], "optimiser": "muon", "lr": 2e-3}
-    table["train"] |= {"schedule": "linear", "patience": 5}
-    if resolve("auto").type == "cuda":
-        table["train"]["precision"] = "bf16"
+    table["train"] |= {"schedule": "linear", "patience": 5, "precision": "auto"}
     for name, section in task.suggested.items():
         table[name] = {**table.get(name, {}), **section}
     return table

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glassformer.parts import cpu_kernels
 from glassformer.parts.embeddings import Head, TiedHead
 from glassformer.parts.linear import Linear, linear
 from glassformer.parts.short_attention import TRITON
@@ -40,6 +41,8 @@ def smoothed(logits: Tensor, right: Tensor, smoothing: float) -> tuple[Tensor, T
             from glassformer.parts import loss_kernels
 
             return loss_kernels.smoothed(logits, right, smoothing, IGNORED)
+        if cpu_kernels.suits_loss(logits):
+            return cpu_kernels.smoothed(logits, right, smoothing)
         if logits.device.type == "cpu" and bool((right == IGNORED).any()):
             return _of_some(logits, right, smoothing)
     spread = smoothing / logits.shape[-1]
@@ -146,7 +149,7 @@ def sequence_loss(
 
 
 @torch.no_grad()
-def row_losses(hidden: Tensor, right: Tensor, mask: Tensor, head: nn.Module) -> Tensor:
+def row_losses(hidden: Tensor, right: Tensor, mask: Tensor, head: Callable[[Tensor], Tensor]) -> Tensor:
     """-log p of `right` (B, T) where the mask (B, T) is True, summed over each row: (B), in float64 on the CPU."""
     rows, places = mask.nonzero(as_tuple=True)  # (N), (N)
     found = [

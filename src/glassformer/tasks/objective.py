@@ -36,8 +36,8 @@ class Objective(nn.Module):
         """The module that turns hidden vectors into logits."""
         return self.model.head  # type: ignore[return-value]
 
-    def compile_parts(self, whole: bool = True) -> None:
-        """Let PyTorch compile the model and the loss, for batches of any shape.
+    def compile_parts(self, whole: bool = True, dynamic: bool = True) -> None:
+        """Let PyTorch compile the model and the loss, for batches of any shape, or not `dynamic`: for those that come.
 
         Compiled as a whole, the model is fastest on a CPU. Blocks are compiled one by one on a GPU and where they are
         sharded: all have the same structure, so the code of the first is used for the others, and starting takes
@@ -48,7 +48,7 @@ class Objective(nn.Module):
         if whole:
             self.hidden = torch.compile(self.hidden, dynamic=True)
         else:
-            self._compiled = [(block, torch.compile(block._call_impl, dynamic=True)) for block in self.blocks]
+            self._compiled = [(block, torch.compile(block._call_impl, dynamic=dynamic)) for block in self.blocks]
 
     def forward(self, batch: Batch) -> Tensor:
         """The summed loss of a batch."""

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glassformer.data.planning import Grid
+from glassformer.data.planning import Shape, Stream
 from glassformer.tasks.losses import Chunk
 
 
@@ -33,8 +33,8 @@ class Batch(Protocol):
     def padded_tokens(self) -> int:
         """How many tokens there are with padding."""
 
-    def fitted(self, grid: Grid) -> Batch:
-        """The same batch in one of the few shapes of a grid; itself, where its shape stays as it is."""
+    def fitted(self, shape: Shape) -> Batch:
+        """The same batch in a stream or in one of a grid's few shapes; itself, where its shape stays as it is."""
 
     def pin(self) -> Batch:
         """The same batch in page-locked memory, from which a GPU copies by itself."""
@@ -68,8 +68,10 @@ class Tensors:
 
     axes: ClassVar[Mapping[str, str]] = {}
 
-    def fitted(self, grid: Grid) -> Self:
+    def fitted(self, shape: Shape) -> Self:
         """The same batch with more padding; a task's batch says here what else changes with its shape."""
+        if isinstance(shape, Stream):
+            raise TypeError(f"a {type(self).__name__} cannot be packed into a stream")
         if not self.axes:
             return self
         found: dict[str, int] = {}
@@ -77,8 +79,8 @@ class Tensors:
             if (tensor := getattr(self, name)) is not None:
                 found |= dict(zip(letters, tensor.shape, strict=True))
         rows = found.pop("B")
-        sizes = dict(zip(found, grid.lengths(np.array([*found.values()], np.int32)).tolist(), strict=True))
-        sizes["B"] = grid.rows(rows, max(sizes.values()))
+        sizes = dict(zip(found, shape.lengths(np.array([*found.values()], np.int32)).tolist(), strict=True))
+        sizes["B"] = shape.rows(rows, max(sizes.values()))
         return replace(self, **{name: self._padded(name, sizes) for name in self.axes})  # type: ignore[type-var]
 
     def _padded(self, name: str, sizes: Mapping[str, int]) -> Tensor | None:

@@ -34,7 +34,7 @@ from glassformer.recipe import Recipe
 from glassformer.tasks.gathering import segments_of, uses_segments
 from glassformer.tasks.showing import Part, Picture, Reply, Sample, Score
 from glassformer.text import Tokenizer
-from glassformer.writing import damage
+from glassformer.writing import checksum, damage
 
 if TYPE_CHECKING:
     from glassformer.decoding import Choose
@@ -110,6 +110,7 @@ class Run:
     answers_at: ClassVar[int | None] = None  # the token that the answer is read from; None: there is no single one
     opens_with: ClassVar[str] = ""  # the classes of `transformers` that open what is exported
     exports: ClassVar[dict[str, Any]] = {}  # what else `Exported` is told
+    others: tuple[Path, ...] = ()  # of an ensemble: the folders of its runs after the first
 
     def __init__(self, recipe: Recipe, model: nn.Module, assets: Assets, path: Path | None = None) -> None:
         self.recipe, self.assets, self.path = recipe, assets, path
@@ -148,6 +149,8 @@ class Run:
         if split not in HELD_OUT:
             raise RunError(f"a run keeps its {' and '.join(HELD_OUT)} examples, not {split!r}")
         path = self.path / f"{split}.jsonl"
+        for other in self.others:
+            self._check_same(path, other / path.name)
         if path.exists() and (wrong := damage(self.path, lambda name: name == path.name)) is not None:
             raise RunError(f"{self.path} is damaged: {wrong}; restore that file from a copy, or name one with --data")
 
@@ -161,6 +164,14 @@ class Run:
         if not found:
             raise InputError(f"{self.path} has no {split} examples: name a file of your own with --data")
         return found
+
+    def _check_same(self, path: Path, other: Path) -> None:
+        """Refuse held-out examples that another run of an ensemble may have learned from."""
+        if path.exists() and not (other.exists() and checksum(other) == checksum(path)):
+            raise InputError(
+                f"{other.parent} did not keep the {path.stem} examples of {path.parent}, and may have learned from "
+                "them: name a file with --data that none of the runs has seen"
+            )
 
     def normalised(self, text: str) -> str:
         """A text as in training."""

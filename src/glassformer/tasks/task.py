@@ -57,6 +57,7 @@ class Task(Section):
     least: ClassVar[int] = 1  # tokens in the shortest row
     framed: ClassVar[bool] = False  # whether texts have a start, and an end after each, as encoders expect
     drawn: ClassVar[set[str]] = set()  # options that matter in training only, not for the prepared rows
+    packs: ClassVar[bool] = False  # whether its batches can be packed into a `Stream`
     varies: ClassVar[bool] = False  # whether training examples can be varied: see `varied`
     varied_by: ClassVar[tuple[str, ...]] = ()  # options that make an example's views differ
     threads: ClassVar[bool] = False  # whether `clean` is done by several threads, as it waits for files

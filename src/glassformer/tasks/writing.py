@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from glassformer.decoding import Choose, Hypothesis, Limits, Sampler, beam_search, complete, most_likely, stream
 from glassformer.decoding import Written as Step
+from glassformer.decoding.ensemble import members_of
 from glassformer.decoding.limits import Scorer
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.interop.generation import generation_settings
@@ -73,9 +74,17 @@ class Writer(Run):
 
     @property
     def max_positions(self) -> int | None:
-        """How many positions the model was made for, if it has such a limit."""
-        blueprint = getattr(self.model, "blueprint", None)
-        return longest(blueprint) if isinstance(blueprint, Blueprint) else None
+        """How many positions the model was made for, if it has such a limit; of an ensemble, the fewest."""
+        blueprints = (getattr(model, "blueprint", None) for model in members_of(self.model))
+        found = (longest(each) for each in blueprints if isinstance(each, Blueprint))
+        return min((length for length in found if length is not None), default=None)
+
+    @property
+    def conventions(self) -> dict[str, Any]:
+        """What the runs of an ensemble agree on, beside tokens: how inputs become numbers, by the names in messages."""
+        data = self.recipe.data
+        reading = {f"data.{name}": getattr(data, name) for name in ("normalise", "strip", "max_tokens")}
+        return {**reading, "the number of tokens that are scored": self._scored}
 
     @property
     def limits(self) -> Limits:
@@ -89,7 +98,7 @@ class Writer(Run):
         `prompt` is the number of tokens before an output that `decode.min_length` counts too.
         """
         special, decode = self.special, self.recipe.decode
-        surplus = range(self.target.size, self.model.decoder.embedding.vocabulary)
+        surplus = range(self.target.size, self._scored)
         return Limits(
             start,
             (special.end, *special.other_ends),
@@ -103,6 +112,11 @@ class Writer(Run):
             forced_last=special.forced_last,
             renormalise=decode.renormalise,
         )
+
+    @property
+    def _scored(self) -> int:
+        """How many tokens the model scores."""
+        return int(members_of(self.model)[0].decoder.embedding.vocabulary)
 
     @property
     def sampler(self) -> Sampler | None:

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+import numpy as np
 from tokenizers import Tokenizer as Engine
 
 from glassformer.errors import InputError
@@ -47,11 +48,11 @@ def engine_of(data: bytes, name: str) -> Engine:
 
 
 def safely(call: Callable[..., Given], *arguments: Any, **options: Any) -> Given:
-    """What a function of the library returns; where the library gives up, which it does by no Exception, InputError."""
+    """What a function of the library returns; InputError where it fails, or gives up, which it does by no Exception."""
     try:
         return call(*arguments, **options)
     except BaseException as error:
-        if type(error).__name__ != "PanicException":
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise InputError(f"the tokenizer fails: {error}") from None
 
@@ -107,11 +108,38 @@ def _growth(step: dict[str, Any]) -> float:
 
 
 def check_table(table: bytes) -> None:
-    """Refuse a table of SentencePiece's normalisation in which a character becomes a long text."""
+    """Refuse, by a ValueError, a damaged table of SentencePiece's normalisation, or one that makes texts long."""
     if table:
-        (size,) = struct.unpack_from("<I", table)
-        if max(map(len, table[4 + size :].split(b"\0"))) > MOST_GROWTH:
+        size = struct.unpack_from("<I", table)[0] if len(table) > 4 else 0
+        trie, texts = table[4 : 4 + size], table[4 + size :]
+        if re.search(rb"[^\0]{%d}" % (MOST_GROWTH + 1), texts):
             raise ValueError("its normalizer replaces a character by a long text")
+        if size < 4 or size % 4 or not texts.endswith(b"\0") or not _is_text(texts) or _leads_out(trie, texts):
+            raise ValueError("the table of its normalizer is damaged")
+
+
+def _leads_out(trie: bytes, texts: bytes) -> bool:
+    """Whether a unit leads out of its trie, where followers are in blocks of 256, or a rule to no beginning of a text.
+
+    What a unit that ends a rule is replaced by stands in the first of its followers.
+    """
+    units = np.frombuffer(trie, "<u4").astype(np.int64)
+    values, followers = units >> 31 == 1, np.arange(len(units)) ^ (units >> 10 << ((units & 0x200) >> 6))
+    if (followers[~values] | 0xFF >= len(units)).any():
+        return True
+    found = units[followers[~values & (units & 0x100 != 0)]]
+    places = found[found >> 31 == 1] & 0x7FFFFFFF
+    if len(places) < len(found) or (places >= len(texts)).any():
+        return True
+    return bool((np.frombuffer(texts, np.uint8)[places] & 0xC0 == 0x80).any())  # within a letter
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def check_pattern(pattern: str) -> None:

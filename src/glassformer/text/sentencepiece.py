@@ -1,28 +1,36 @@
 """SentencePiece models, read without the SentencePiece library.
 
 The file is a protocol buffer: a list of fields, each with a number and a value. Only the necessary fields are read:
-the pieces with their scores, the kind of model, and the normalisation of the text. What the tokenizers library cannot
-do as SentencePiece does is refused, with one exception: a combining mark after a letter with which Unicode does not
-compose it, or marks that are not in Unicode's order, may be normalised otherwise.
+the pieces with their scores, the kind of model, and the normalisation of the text. What cannot be done as SentencePiece
+does it is refused. One thing is left to chance: where a unigram model can cut a text in two ways of the same score,
+SentencePiece takes the one that its sums in float32 are rounded up for, the tokenizers library the first.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import struct
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
+import numpy as np
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Engine
 
 from glassformer.errors import InputError
+from glassformer.text.charsmap import SPACE, Normaliser, Prepared
 from glassformer.text.limits import MOST_LETTERS, check_table
 
 UNIGRAM, BPE = 1, 2  # the kinds of model that can be read
-NORMAL, UNKNOWN, CONTROL, USER, BYTE = 1, 2, 3, 4, 6  # the kinds of pieces; 5: unused
-SPACE = "▁"
+NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)  # the kinds of pieces
 RULES = (b"nmt_nfkc", b"nfkc", b"nmt_nfkc_cf", b"nfkc_cf")  # the normalisations that compose letters as NFC does
+SPACES, STRIP = normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()
+FORMS = {"nfc": normalizers.NFC(), "nfkc": normalizers.NFKC()}  # of Unicode
+PREPARING = (*FORMS.values(), SPACES, STRIP)  # what a run does to a text before its tokenizer sees it
 MAKING_SPACES = (b"nmt_nfkc", b"nmt_nfkc_cf")  # those that make a space of each line's end
 
 Field = tuple[int, int | bytes]
@@ -42,8 +50,8 @@ def read(data: bytes, name: str) -> Engine:
         fields = list(_fields(data))
         pieces = [_piece(value) for number, value in fields if number == 1 and isinstance(value, bytes)]
         trainer = dict(_fields(_last(fields, 2)))
-        normaliser = dict(_fields(_last(fields, 3)))
-    except (ValueError, IndexError, struct.error):
+        normaliser, denormaliser = (dict(_fields(_last(fields, number))) for number in (3, 5))
+    except (ValueError, LookupError, struct.error):
         pieces = []
     if not pieces:
         raise InputError(f"{name}: is neither a tokenizer.json nor a SentencePiece model")
@@ -57,21 +65,30 @@ def read(data: bytes, name: str) -> Engine:
         raise InputError(
             f"{name}: has normalisation rules of its own, which cannot be read: train it with one of {known}"
         )
+    if denormaliser.get(2):
+        raise InputError(f"{name}: has rules for what it writes, which cannot be read: train it without")
+    if not normaliser.get(5, 1):
+        raise InputError(f"{name}: keeps spaces as they are, which cannot be read: train it with escape_whitespaces")
+    if any(piece.kind == UNUSED for piece in pieces):
+        raise InputError(f"{name}: has pieces that are not used, which cannot be read: save it with all of them in use")
     unknown = next((i for i, piece in enumerate(pieces) if piece.kind == UNKNOWN), None)
+    if unknown is None:
+        raise InputError(f"{name}: is damaged: it has no piece for what is unknown")
     cutters: list[pre_tokenizers.PreTokenizer] = []
     if kind == UNIGRAM:
-        engine = Engine(models.Unigram([(piece.text, piece.score) for piece in pieces], unknown, fallback))
+        engine = Engine(models.Unigram([(piece.text, _weight(piece)) for piece in pieces], unknown, fallback))
         words = not any(SPACE in piece.text[1:] for piece in pieces)
         cutters.append(pre_tokenizers.Metaspace(SPACE, prepend_scheme="never", split=words))
         cutters.append(_cutting_controls(pieces, fallback, name))
     else:
         engine = Engine(_bpe(pieces, unknown, fallback))
-    engine.normalizer = _normaliser(normaliser)
+    try:
+        engine.normalizer = _normaliser(normaliser)
+    except ValueError as error:
+        raise InputError(f"{name}: cannot be read: {error}") from None
     if cutters:
         engine.pre_tokenizer = pre_tokenizers.Sequence(cutters)
-    prepend = "always" if normaliser.get(3, 1) else "never"
-    joined = decoders.Metaspace(SPACE, prepend_scheme=prepend)
-    engine.decoder = decoders.Sequence([decoders.ByteFallback(), joined]) if fallback else joined
+    engine.decoder = _joining(fallback, bool(normaliser.get(3, 1)), bool(normaliser.get(4, 1)))
     engine.add_special_tokens([piece.text for piece in pieces if piece.kind in (UNKNOWN, CONTROL)])
     engine.add_tokens([piece.text for piece in pieces if piece.kind == USER])
     return engine
@@ -96,37 +113,114 @@ def _cutting_controls(pieces: Sequence[Piece], fallback: bool, name: str) -> pre
             f"{name}: cannot be read, since texts that spell its control piece {control!r} would become it"
         )
 
-    controls = [piece.text for piece in pieces if piece.kind not in (NORMAL, USER, BYTE)]
+    controls = [piece.text for piece in pieces if piece.kind in (UNKNOWN, CONTROL)]
     bytes_too = [cut("<0x", "[0-9A-F]{2}>")] if any(piece.kind == BYTE for piece in pieces) else []
     pattern = Regex("|".join([*map(cut, controls), *bytes_too]))
     return pre_tokenizers.Split(pattern, "merged_with_next")
 
 
-def _normaliser(fields: dict[int, int | bytes]) -> normalizers.Normalizer:
-    """The normalisation of SentencePiece, whose spaces are ▁.
+def _weight(piece: Piece) -> float:
+    """What a piece of a unigram model counts for; one that a user has defined nearly always wins."""
+    return float(np.float32((len(piece.text.encode("utf-8")) - 1) * 0.1)) if piece.kind == USER else piece.score
 
-    Its table composes letters with their marks, but the library's `Precompiled` looks at single letters: NFC composes
-    them, before it and after it. The first space is put before any text, even one that begins with ▁, which `Metaspace`
-    would not do; before one of which the table leaves nothing, too, unless extra spaces are removed.
+
+def _joining(fallback: bool, first_space: bool, single_spaces: bool) -> decoders.Decoder:
+    """What makes a text of pieces: without the first space, or without all at its start if it has single ones."""
+    first = r"\A▁+" if single_spaces else r"\A▁" if first_space else None
+    steps: list[decoders.Decoder] = [decoders.ByteFallback()] if fallback else []
+    steps += [decoders.Fuse()] + ([decoders.Replace(Regex(first), "")] if first else [])
+    return decoders.Sequence([*steps, decoders.Replace(SPACE, " ")])
+
+
+def exact_normaliser(engine: Engine) -> Normaliser | Prepared | None:
+    """What normalises as SentencePiece does, where the engine's own normaliser is the nearest to it that `read` found.
+
+    A tokenizer.json cannot say more than the library can do, and other programs read it, so it stays as it is. Before
+    the nearest normaliser, that of an export does what its run does to a text.
     """
-    table, spaced = fields.get(2), bool(fields.get(3, 1))
+    if not isinstance(engine.normalizer, normalizers.Sequence):
+        return None
+    steps, defined = _states(engine.normalizer), _defined(engine)
+    tables = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
+    table = b64decode(tables[0] or "") if tables else b""
+    for first, single, ends in product((True, False), repeat=3):
+        nearest = _states(_nearest(table, first, single, ends))
+        before = [each for state in steps[: -len(nearest)] for each in PREPARING if _states(each) == [state]]
+        if [state for each in before for state in _states(each)] + nearest != steps:
+            continue
+        if len(nearest) + bool(defined) < 2:  # one step, which makes ▁ of each space, is exact
+            return None
+        exact = Normaliser(table, first, single, defined)
+        return Prepared(normalizers.Sequence(before), exact) if before else exact
+    return None
+
+
+def _states(normaliser: normalizers.Normalizer) -> list[dict[str, Any]]:
+    """The steps of a normaliser, as its file spells them."""
+    state = json.loads(normaliser.__getstate__())
+    return list(state.get("normalizers", [state]))
+
+
+def for_normal_texts(engine: Engine) -> Engine:
+    """The engine for texts that are normalised already.
+
+    A unigram model weighs the pieces that a user has defined as it weighs the others, so it must not cut texts at them.
+    """
+    defined = _defined(engine)
+    if defined and isinstance(engine.model, models.Unigram):
+        state = json.loads(engine.to_str())
+        state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] not in defined]
+        engine = Engine.from_str(json.dumps(state))
+        engine.encode_special_tokens = True
+    engine.normalizer = normalizers.Sequence([])
+    return engine
+
+
+def for_other_programs(engine: Engine, normaliser: Normaliser | Prepared, nearest: normalizers.Normalizer) -> Engine:
+    """The same, again with what other programs read: the nearest normaliser, and what a user has defined."""
+    engine = Engine.from_str(engine.to_str())
+    engine.normalizer = nearest
+    engine.add_tokens(list(normaliser.untouched))
+    return engine
+
+
+def _defined(engine: Engine) -> list[str]:
+    """The pieces that a user has defined."""
+    return [token.content for token in engine.get_added_tokens_decoder().values() if not token.special]
+
+
+def _normaliser(fields: dict[int, int | bytes]) -> normalizers.Normalizer:
+    """The normalisation that a SentencePiece model names, as near as the library comes to it."""
+    table = fields.get(2)
+    table = table if isinstance(table, bytes) else b""
+    check_table(table)
+    return _nearest(table, bool(fields.get(3, 1)), bool(fields.get(4, 1)), fields.get(1) in MAKING_SPACES)
+
+
+def _nearest(table: bytes, first_space: bool, single_spaces: bool, ends: bool) -> normalizers.Normalizer:
+    """The library's normaliser that is nearest to SentencePiece's, whose spaces are ▁.
+
+    The table composes letters with their marks, but the library's `Precompiled` looks at single letters: NFC composes
+    them, before it and after it. The first space is put before any text, even one that begins with ▁, which `Metaspace`
+    would not do; before one of which the table leaves nothing, too, unless extra spaces are removed. Line `ends` are
+    spaces: a carriage return and a line feed are two of them, of which the library would make one.
+    """
     composed: list[normalizers.Normalizer] = []
-    if isinstance(table, bytes) and table:
-        check_table(table)
+    if table:
         composed = [normalizers.NFC(), normalizers.Precompiled(table), normalizers.NFC()]
-        if fields.get(1) in MAKING_SPACES:  # two spaces, of which the library would make one
+        if ends:
             composed.insert(0, normalizers.Replace("\r\n", "\n\n"))
-    if not fields.get(4, 1):
+    if not single_spaces:
         # A line's end, since a mark of the text cannot join it; some tables make a space of it.
         before, after = normalizers.Prepend("\n"), normalizers.Replace(Regex(r"\A[\n ]"), SPACE)
-        around = [before, *composed, after] if spaced else composed
+        around = [before, *composed, after] if first_space else composed
         return normalizers.Sequence([*around, normalizers.Replace(" ", SPACE)])
     single = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(rf"\A +|[ {SPACE}]+\z"), "")]
-    first_space = [normalizers.Prepend(SPACE)] if spaced else []
-    return normalizers.Sequence([*composed, *single, *first_space, normalizers.Replace(" ", SPACE)])
+    start = [normalizers.Prepend(SPACE)] if first_space else []
+    return normalizers.Sequence([*composed, *single, *start, normalizers.Replace(" ", SPACE)])
 
 
-def _bpe(pieces: list[Piece], unknown: int | None, fallback: bool) -> models.BPE:
+def _bpe(pieces: list[Piece], unknown: int, fallback: bool) -> models.BPE:
     """BPE from pieces: every way to join two pieces into a third is a merge, best scores first."""
     ids = {piece.text: i for i, piece in enumerate(pieces)}
     merges: list[tuple[float, int, int, str, str]] = []
@@ -137,9 +231,8 @@ def _bpe(pieces: list[Piece], unknown: int | None, fallback: bool) -> models.BPE
                 if left in ids and right in ids:
                     merges.append((-piece.score, ids[left], ids[right], left, right))
     merges.sort()
-    name = None if unknown is None else pieces[unknown].text
     ordered = [(left, right) for *_, left, right in merges]
-    return models.BPE(vocab=ids, merges=ordered, unk_token=name, fuse_unk=True, byte_fallback=fallback)
+    return models.BPE(vocab=ids, merges=ordered, unk_token=pieces[unknown].text, fuse_unk=True, byte_fallback=fallback)
 
 
 def _piece(data: bytes) -> Piece:
@@ -149,7 +242,10 @@ def _piece(data: bytes) -> Piece:
         raise ValueError("not a SentencePiece piece")
     if len(text) > MOST_LETTERS:
         raise ValueError("a piece is too long")
-    return Piece(text.decode("utf-8"), struct.unpack("<f", score)[0], kind)
+    piece = Piece(text.decode("utf-8"), struct.unpack("<f", score)[0], kind)
+    if not math.isfinite(piece.score):
+        raise ValueError("a score is no number")
+    return piece
 
 
 def _last(fields: list[Field], number: int) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Regex, normalizers, processors
+from tokenizers import AddedToken, normalizers, processors
 from tokenizers import Tokenizer as Engine
 
 from glassformer.errors import InputError
@@ -17,14 +17,13 @@ from glassformer.files import read_whole
 from glassformer.recipe import Tokenizer as Section
 from glassformer.text import kinds, sentencepiece
 from glassformer.text.bpe_dropout import BPEDropout
+from glassformer.text.charsmap import covered
 from glassformer.text.display import BYTES, SPACE, on_a_line, spelled
 from glassformer.text.limits import MOST_BYTES, engine_of, safely
 from glassformer.text.special_tokens import MASKS, NAMES, SENTINEL, SENTINELS, ids_by_role
 from glassformer.text.word_cache import WordCache, adds_space, cuts_at_spaces, within_text
 from glassformer.text.words import group
 from glassformer.writing import write_text
-
-FORMS = {"nfc": normalizers.NFC, "nfkc": normalizers.NFKC}  # of Unicode
 
 
 class Tokenizer:
@@ -41,14 +40,21 @@ class Tokenizer:
         engine.no_padding()
         ids = ids_by_role(engine, complete)
         engine.encode_special_tokens = True  # "<end>" in a text is five characters
-        self._engine = engine
         self._cache: WordCache | BPEDropout = WordCache(cuts_at_spaces(engine), adds_space(engine))
         self.pad, self.start, self.end, self.unknown = (int(ids[role] or 0) for role in NAMES)
         self.has_unknown = ids["unknown"] is not None
         self._named = {int(token) for token in ids.values() if token is not None}
         self.size = max(engine.get_vocab(with_added_tokens=True).values()) + 1
         self._shown: dict[int, str] = {}
-        self._within = within_text(engine) if adds_space(engine) else engine  # for the rest of a text
+        self._exact, self._nearest = sentencepiece.exact_normaliser(engine), engine.normalizer
+        # The exact one, if there is one, normalises the texts before the engine sees them.
+        self._engine = engine if self._exact is None else sentencepiece.for_normal_texts(engine)
+        self._within = within_text(engine) if adds_space(engine) else self._engine  # for the rest of a text
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Take over the state of a tokenizer that is copied, or sent to another process."""
+        self.__dict__.update(state)
+        self._engine.encode_special_tokens = self._within.encode_special_tokens = True  # which the library forgets
 
     @classmethod
     def train(cls, texts: Iterable[str], section: Section, tell: Callable[[int], None] | None = None) -> Tokenizer:
@@ -68,11 +74,18 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The contents of its `tokenizer.json`."""
-        return str(self._engine.to_str(pretty=True))
+        engine = self._engine
+        if self._exact is not None:
+            engine = sentencepiece.for_other_programs(engine, self._exact, self._nearest)
+        return str(engine.to_str(pretty=True))
+
+    def _normal(self, texts: Iterable[str]) -> list[str]:
+        """Texts as the engine shall see them."""
+        return list(texts) if self._exact is None else [self._exact(text) for text in texts]
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text."""
-        return list(safely(self._engine.encode, text, add_special_tokens=False).ids)
+        return list(safely(self._engine.encode, *self._normal([text]), add_special_tokens=False).ids)
 
     def framed(self, text: str) -> list[int]:
         """The ids of a text with the special tokens that the tokenizer's file defines around it."""
@@ -120,9 +133,9 @@ class Tokenizer:
 
     def normalising(self, form: str, strip: bool) -> Tokenizer:
         """A copy that applies `data.normalise` and `data.strip` itself, for use in other libraries."""
-        engine = Engine.from_str(self._engine.to_str())
-        steps = [FORMS[form]()] if form in FORMS else []
-        steps += [normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()] if strip else []
+        engine = Engine.from_str(self.to_json())
+        steps = [sentencepiece.FORMS[form]] if form in sentencepiece.FORMS else []
+        steps += [sentencepiece.SPACES, sentencepiece.STRIP] if strip else []
         if steps:
             own = [] if engine.normalizer is None else [engine.normalizer]
             engine.normalizer = normalizers.Sequence([*steps, *own])
@@ -154,11 +167,12 @@ class Tokenizer:
 
     def _rest(self, text: str) -> list[int]:
         """The ids of a text that is the rest of another: if first words get a space, its first word gets none."""
-        return list(safely(self._within.encode, text, add_special_tokens=False).ids)
+        return list(safely(self._within.encode, *self._normal([text]), add_special_tokens=False).ids)
 
     def part(self, ids: Sequence[int]) -> str:
         """The text of some ids within a text: with the space before the first word, if it has one."""
-        return self.decode([*ids[:1], *ids]).removeprefix(self.decode(ids[:1]))
+        before = next(([token] for token in ids if self.decode([token])), ids[:1])  # a text before it, not a space
+        return self.decode([*before, *ids]).removeprefix(self.decode(before))
 
     def filled(self, text: str, names: Mapping[str, int], fillings: Iterable[Sequence[int]]) -> str:
         """The text with each occurrence of `names` replaced by the text of some tokens."""
@@ -188,7 +202,8 @@ class Tokenizer:
 
     def frame(self, texts: Sequence[Sequence[str]], limit: int | None = None) -> list[list[int]]:
         """The ids of texts, or of pairs of texts, with the special tokens around and between; cut to `limit` ids."""
-        both = [tuple(text) if len(text) > 1 else text[0] for text in texts]
+        normal = map(self._normal, texts)
+        both = [tuple(text) if len(text) > 1 else text[0] for text in normal]
         if limit is not None:
             self._engine.enable_truncation(limit, strategy="longest_first")
         try:
@@ -217,8 +232,14 @@ class Tokenizer:
 
     def spelled(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
         """The ids of each text, and the first and last character position of each token."""
-        found = safely(self._engine.encode_batch, list(texts), add_special_tokens=False)
-        return [(each.ids, each.offsets) for each in found]
+        if self._exact is None:
+            found = safely(self._engine.encode_batch, list(texts), add_special_tokens=False)
+            return [(each.ids, each.offsets) for each in found]
+        normal, spans = zip(*map(self._exact.aligned, texts), strict=True) if texts else ((), ())
+        found = safely(self._engine.encode_batch, list(normal), add_special_tokens=False)
+        return [
+            (each.ids, [covered(own, part) for part in each.offsets]) for each, own in zip(found, spans, strict=True)
+        ]
 
     @classmethod
     def of_letters(cls, letters: str) -> Tokenizer:
@@ -227,7 +248,8 @@ class Tokenizer:
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """The ids of each text."""
-        return [each.ids for each in safely(self._engine.encode_batch_fast, texts, add_special_tokens=False)]
+        found = safely(self._engine.encode_batch_fast, self._normal(texts), add_special_tokens=False)
+        return [each.ids for each in found]
 
     def encode_flat(self, texts: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
         """The ids of many texts in one flat array, and the number of ids of each text; fast for a whole corpus."""

@@ -1,6 +1,7 @@
 """Averaging: the mean of several sets of weights often generalises better than the last set.
 
-A moving average is updated after every step; checkpoint averaging takes the mean of the last few checkpoints.
+A moving average is updated after every step; checkpoint averaging takes the mean of the last few checkpoints. Either
+also averages the running averages of batch norms, as near as can be to those of the weights that come of it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from glassformer.parts.norms import running_averages
 from glassformer.training.distribution import local, sharded
 
 
@@ -22,7 +24,8 @@ class MovingAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self.weights: dict[str, Tensor] = {**trained, **running_averages(model)}
         self.averages = {name: weight.detach().clone() for name, weight in self.weights.items()}
 
     @torch.no_grad()
@@ -56,6 +59,26 @@ class MovingAverage:
         """Continue from what `state` returned."""
         for name, average in self.averages.items():
             average.copy_(sharded(state[name], average))
+
+
+class RunningAverages:
+    """The running averages of a model's batch norms, which every forward pass in training changes.
+
+    `kept` are those of the steps that have ended: what a checkpoint holds. A step that is broken off or skipped changes
+    nothing of them.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._now = running_averages(model)
+        self.kept = {name: each.clone() for name, each in self._now.items()}
+
+    @torch.no_grad()
+    def keep(self, skipped: Tensor | None = None) -> None:
+        """End a step, or go back to what the last one left if this one is `skipped`; the device need not wait."""
+        for name, now in self._now.items():
+            if skipped is not None:
+                now.copy_(torch.where(skipped, self.kept[name], now))
+            self.kept[name].copy_(now)
 
 
 def mean(states: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:

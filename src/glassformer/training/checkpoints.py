@@ -4,7 +4,7 @@
         model.safetensors       the weights; tied weights once
         optimiser.safetensors   the optimiser's averages, by parameter
         average.safetensors     the moving average of the weights, with train.ema
-        state.json              step, position in the data, random states, counters, metrics
+        state.json              step, position in the data, random states, counters, metrics; why it was saved
         checksums.json          the SHA-256 of each of these files
 
 A checkpoint is written under a temporary name, flushed to disk, and renamed: it exists completely or not at all.
@@ -61,6 +61,14 @@ class Checkpoint:
     def state(self) -> State:
         """The contents of state.json."""
         return json.loads(regular(self.path / "state.json", SETTINGS).read_text("utf-8"))  # type: ignore[no-any-return]
+
+    @property
+    def between(self) -> bool:
+        """Whether it was saved because training was stopped: a straight run has none of this step."""
+        try:
+            return bool(self.state().get("between"))
+        except (OSError, ValueError, AttributeError):  # it is damaged
+            return False
 
     def weights(self) -> dict[str, Tensor]:
         """The weights for use: the moving average if it was saved, else the trained weights."""
@@ -146,9 +154,11 @@ class Checkpoints:
         self.prune(best)
 
     def prune(self, best: int | None) -> None:
-        """Delete checkpoints that are no longer needed."""
-        for old in self.all()[: -self.keep]:
-            if old.step != best:
+        """Delete checkpoints that are no longer needed; those of a stop as soon as training has gone on."""
+        known = self.all()
+        stops = [each for each in known if each.between]
+        for old in [*[each for each in known if each not in stops][: -self.keep], *stops]:
+            if old.step != best and old != known[-1]:
                 with suppress(OSError):
                     remove(old.path.replace(unfinished(old.path)))  # which is none any more, if this process is killed
 

@@ -27,11 +27,19 @@ def resolve(name: str = "auto") -> torch.device:
     return device
 
 
-def check_bf16(device: torch.device) -> None:
-    """Refuse bf16 on a GPU that would only emulate it."""
-    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+def in_16_bits(precision: str, device: torch.device) -> bool:
+    """Whether a precision of `train` means bf16 on a device: auto does where the device has instructions for it."""
+    if precision == "bf16" and device.type == "cuda" and not has_bf16(device):  # it would only be emulated
         name = torch.cuda.get_device_name(device)
-        raise ConfigurationError(f"{name} does not support bf16: set train.precision to float32")
+        raise ConfigurationError(f'{name} does not support bf16: set train.precision to "float32" or "auto"')
+    return precision == "bf16" or (precision == "auto" and has_bf16(device))
+
+
+def has_bf16(device: torch.device) -> bool:
+    """Whether a device multiplies matrices in bf16 by instructions of its own."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported())  # which AMX includes
 
 
 def memory(device: torch.device) -> int:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from glassformer.errors import GlassformerError, TrainingError
+from glassformer.parts.norms import running_averages
 from glassformer.recipe import RecipeWarning
 from glassformer.training.devices import resolve
 
@@ -54,6 +55,11 @@ class Distribution:
         """The module, ready for training on all ranks; all begin with the weights of rank 0."""
         if self.world == 1:
             return module
+        if running_averages(module):
+            raise TrainingError(
+                "a batch norm takes its statistics from the batches of one process: train with one, or set model.norm "
+                'to "layer" or "rms"'
+            )
         with torch.no_grad():
             for tensor in [*module.parameters(), *module.buffers()]:
                 dist.broadcast(tensor, 0)

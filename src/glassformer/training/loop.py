@@ -2,7 +2,8 @@
 
 One step takes `accumulate` batches on every rank. The gradient of their summed loss is divided by the number of their
 targets, so that every target has the same weight in any batch and on any rank. No step waits for the device: the loop
-reads results from it only to log, to validate and to save, and once a second to show how it goes.
+reads results from it only to log, to validate and to save. What it shows once a second is from before the last step, so
+that the device has something to do meanwhile.
 """
 
 from __future__ import annotations
@@ -21,29 +22,28 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import Tensor, nn
 
+from glassformer.data.planning import Shape, Stream
 from glassformer.errors import ConfigurationError, Stopped, TrainingError
 from glassformer.stopping import Interrupted, SignalListener
 from glassformer.tasks.objective import Objective
 from glassformer.tasks.protocol import Batch, Loss
 from glassformer.training.ahead import Ahead
-from glassformer.training.averaging import MovingAverage
+from glassformer.training.averaging import MovingAverage, RunningAverages
 from glassformer.training.budget import BUDGET, Measured, Measuring, read_budget, write_budget
 from glassformer.training.checkpoints import Checkpoints, Selection, load_weights, weights
-from glassformer.training.devices import check_bf16, memory, resolve
+from glassformer.training.devices import in_16_bits, memory, resolve
 from glassformer.training.distribution import Distribution, whole
-from glassformer.training.meter import Meter, Pace
+from glassformer.training.meter import Meter, Pace, Reading
 from glassformer.training.optimisers import optimiser
 from glassformer.training.protocols import Batches, Log, Look, Outcome, Reason, Validate
 from glassformer.training.schedules import UNKNOWN, schedule
+from glassformer.training.shaping import compiles
 from glassformer.training.stepping import (
     AnySteps,
     CapturedSteps,
     Counted,
     Setting,
     Steps,
-    captures,
-    compiles,
-    grid_of,
     on_own_stream,
 )
 from glassformer.training.tuning import Unfreezing
@@ -64,7 +64,8 @@ class Trainer:
     validation, `tick` a small one after every step, with the values of a log at most once a second. `loss` is the loss
     of the task. With `unfreeze`, one more block is trained every `unfreeze` steps, starting at the top. `look` gets the
     model and the step before the first step and then every `look_every` steps, on rank 0 only. `clock` tells the
-    seconds. After `run`, `model` has the weights for use.
+    seconds. With a `shape`, that of `shape_for`, steps are captured, on batches that are planned for it. After `run`,
+    `model` has the weights for use.
     """
 
     def __init__(
@@ -82,25 +83,26 @@ class Trainer:
         look: Look | None = None,
         look_every: int = 1,
         clock: Callable[[], float] = time.perf_counter,
+        shape: Shape | None = None,
     ) -> None:
         self.batches, self.options, self.validate, self.log, self.tick = batches, options, validate, log, tick
         self.look, self._look_every = look, look_every
         self.distribution = Distribution(resolve(options.device)) if distribution is None else distribution
         self.device = self.distribution.device
-        if options.precision == "bf16":
-            check_bf16(self.device)
+        bf16 = in_16_bits(options.precision, self.device)
         model.to(self.device).train()
         # A sharded model cannot be validated or kept: `model` is then an unsharded copy of it.
         self.model, self._trained = copy.deepcopy(model) if self.distribution.sharded else model, model
         objective = Objective(model, loss, options.smoothing, options.consistency)
-        captured = not unfreeze and captures(options, self.distribution, model)
+        captured, stream = shape is not None, isinstance(shape, Stream)
         compiled = compiles(options, captured)
         if compiled:
-            objective.compile_parts(whole=self.device.type == "cpu" and not self.distribution.sharded)
+            objective.compile_parts(self.device.type == "cpu" and not self.distribution.sharded, dynamic=not stream)
         wrapped = self.distribution.wrap(objective, objective.blocks)  # which may replace the parameters
         self._optimiser = optimiser(model, options)
         self._unfreezing = Unfreezing(model, unfreeze) if unfreeze else None
         self._average = MovingAverage(model, options.ema) if options.ema else None
+        self._running = RunningAverages(model)
         self._folder, self._checkpoints = folder, Checkpoints(folder, max(options.keep, options.average))
         self._meter, self._pace, self._signals, self._clock = Meter(self.device), Pace(clock), SignalListener(), clock
         setting = Setting(
@@ -109,17 +111,18 @@ class Trainer:
             self._optimiser,
             self.distribution,
             self._meter,
-            options.precision == "bf16",
+            bf16,
             options.clip,
+            self._running,
         )
         self._steps: AnySteps
         if captured:
-            self._steps, grid = CapturedSteps(setting), grid_of(options, model)
+            self._steps = CapturedSteps(setting, lone=stream and options.accumulate == 1)
         else:
-            self._steps, grid = Steps(setting, self._drop_frozen_gradients), None
+            self._steps = Steps(setting, self._drop_frozen_gradients)
         if self.device.type == "cuda":
-            self.batches = Ahead(batches, lambda batch: Counted.of(batch, grid).pin())
-        self._captured = captured
+            self.batches = Ahead(batches, lambda batch: Counted.of(batch, shape).pin())
+        self._shape, self._captured = shape, captured
         self.step = 0
         self.steps = options.steps if options.minutes is None else None  # which is unknown until `_fix_steps`
         self._lr_factor = schedule(options, 0 if options.minutes is None else UNKNOWN)
@@ -129,6 +132,7 @@ class Trainer:
         self._saving = 0.0  # seconds that the last checkpoint took
         self._shown = -math.inf  # when the values of a log were last shown
         self._saved = 0  # the step of the newest checkpoint
+        self._between = False  # whether that is only there because of a stop
         self._validated = 0  # the step of the last validation
         self._stale = 0  # validations since the best one
         self._best: tuple[float, int] | None = None  # the best value so far, and its step
@@ -172,8 +176,8 @@ class Trainer:
             if self.validate is not None and (fixing or self._validation_due()):
                 self._validate_and_save(self.validate)
                 reason = self._reason()
-            if stop or fixing or self._fixed_now() or self._due(options.save_every):
-                self._save()
+            if stop or fixing or self._save_due():
+                self._save(between=not (fixing or self._save_due()))
             if fixing:
                 self._fix_steps(began)
             self._measuring.aside += self._clock() - began
@@ -195,6 +199,7 @@ class Trainer:
             finish = self._steps.prepare(targets)
         self.step += 1
         finish(self._lr_factor(self.step))
+        self._meter.mark()
         if self._average is not None:
             self._average.update(self.step)
         self._pace.add(tokens, padded_tokens)
@@ -209,7 +214,7 @@ class Trainer:
         if (now := self._clock()) - self._shown < SHOWN_EVERY:
             return {"step": self.step, "epoch": self.batches.epoch}
         self._shown = now
-        return self._values()
+        return self._values(self._meter.earlier())
 
     def _measured_enough(self) -> bool:
         """Whether it is time to fix the number of steps, as rank 0 finds."""
@@ -235,6 +240,9 @@ class Trainer:
         """Whether this is the step after which the number of steps was fixed, if it is taken again after a resume."""
         return self._measured is not None and self.step == self._measured.step
 
+    def _save_due(self) -> bool:
+        return self._due(self.options.save_every) or self._fixed_now()
+
     def _validation_due(self) -> bool:
         return self._due(self.options.validate_every) or self._fixed_now()
 
@@ -242,7 +250,8 @@ class Trainer:
         """Add up the gradients of a step; how many targets, tokens, and tokens with padding it has."""
         number = targets = tokens = padded_tokens = 0
         self._steps.begin()
-        for number, batch in enumerate(map(Counted.of, islice(batches, self.options.accumulate)), start=1):
+        taken = (Counted.of(batch, self._shape) for batch in islice(batches, self.options.accumulate))
+        for number, batch in enumerate(taken, start=1):
             self._steps.add(batch.form, number == self.options.accumulate)
             targets, tokens = targets + batch.targets, tokens + batch.tokens
             padded_tokens += batch.padded_tokens
@@ -275,7 +284,7 @@ class Trainer:
         place, random = self._before
         self.batches.load_state_dict(place)
         self.distribution.set_random_state(random)
-        self._save()
+        self._save(between=not self._save_due())
         return Stopped(number, self.step)
 
     def _stop(self) -> NoReturn:
@@ -302,13 +311,13 @@ class Trainer:
 
     def _report(self) -> None:
         """Log the values since the last report."""
-        self._log(self._values())
+        self._log(self._values(self._meter.read()))
         self._meter.reset()
         self._pace.reset()
 
-    def _values(self) -> dict[str, Any]:
+    def _values(self, reading: Reading) -> dict[str, Any]:
         """Loss, learning rate, gradient norm and speed since the last report."""
-        reading, left = self._meter.read(), 60 * (self.options.minutes or 0) - self._pace.elapsed
+        left = 60 * (self.options.minutes or 0) - self._pace.elapsed
         return {
             "step": self.step,
             "epoch": self.batches.epoch,
@@ -394,12 +403,14 @@ class Trainer:
         else:
             state = latest.state()
             self.step = self._saved = latest.step
+            self._between = latest.between
             self._validated = state.get("validated", latest.step)
             self._stale, self._best = state["stale"], tuple(state["best"]) if state["best"] else None
             self._pace.load(state["elapsed"], *state["pace"])
             self._meter.load(state["meter"])
             self.batches.load_state_dict(state["batches"])
             load_weights(self._trained, latest.tensors("model"))
+            self._running.keep()
             self._optimiser.load(latest.tensors("optimiser"))
             if self._average is not None:
                 self._average.load(latest.tensors("average" if latest.has("average") else "model"))
@@ -411,15 +422,15 @@ class Trainer:
         elif self.distribution.main:
             (self._folder / BUDGET).unlink(missing_ok=True)  # of another training
 
-    def _save(self) -> None:
-        """Write a checkpoint, unless there is one of this step."""
+    def _save(self, between: bool = False) -> None:
+        """Write a checkpoint, unless there is one of this step; `between`: only a stop is the reason for it."""
         best = self._best[1] if self._best else None
-        if self._saved == self.step:
+        if self._saved == self.step and (between or not self._between):
             if self.distribution.main:
                 self._checkpoints.prune(best)  # before which an earlier process may have been killed
             return
         began = self._clock()
-        tensors = {"model": weights(self._trained), "optimiser": _whole(self._optimiser.state())}
+        tensors = {"model": weights(self._trained) | self._running.kept, "optimiser": _whole(self._optimiser.state())}
         if self._average is not None:
             tensors["average"] = _whole(self._average.state())
         state = {
@@ -434,9 +445,10 @@ class Trainer:
             "best": self._best,
             "stale": self._stale,
             "validated": self._validated,
+            "between": between,
         }
         self.distribution.alone(lambda: self._checkpoints.save(self.step, tensors, state, best))
-        self._saved, self._saving = self.step, self._clock() - began
+        self._saved, self._between, self._saving = self.step, between, self._clock() - began
 
     def _load_final_weights(self) -> Selection:
         """Load the weights for use."""

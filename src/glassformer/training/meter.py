@@ -27,6 +27,9 @@ class Meter:
     def __init__(self, device: torch.device) -> None:
         self.values = torch.zeros(len(Reading._fields), dtype=torch.float32 if device.type == "mps" else torch.float64)
         self.values = self.values.to(device)
+        # The values after the last two steps, which come to the host by themselves.
+        self._marks = [_Mark(self.values) for _ in range(2)] if device.type == "cuda" else []
+        self._marked = 0
 
     def add(self, loss: Tensor, tokens: int | Tensor, norm: Tensor, bad: Tensor) -> None:
         """Add a step: its summed loss, number of targets, gradient norm, and whether it was skipped."""
@@ -42,6 +45,16 @@ class Meter:
         """Wait for the device and read the values."""
         return Reading(*self.values.tolist())
 
+    def mark(self) -> None:
+        """A step is told to the device: its values may be asked for after the next one, by `earlier`."""
+        if self._marks:
+            self._marked += 1
+            self._marks[self._marked % 2].take(self.values)
+
+    def earlier(self) -> Reading:
+        """The values before the last step, for which the device is waited for while it still has that step to do."""
+        return Reading(*self._marks[(self._marked - 1) % 2].wait()) if self._marked > 1 else self.read()
+
     def reset(self) -> None:
         """Set the sums of loss and targets to 0."""
         self.values[:2] = 0
@@ -49,6 +62,24 @@ class Meter:
     def load(self, values: list[float]) -> None:
         """Continue from an earlier reading."""
         self.values.copy_(torch.tensor(values, dtype=self.values.dtype))
+
+
+class _Mark:
+    """Values on their way from a CUDA device."""
+
+    def __init__(self, values: Tensor) -> None:
+        self._here = torch.empty_like(values, device="cpu").pin_memory()
+        self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+    def take(self, values: Tensor) -> None:
+        """Copy these values as soon as the device is through with all that it has been told so far."""
+        self._here.copy_(values, non_blocking=True)
+        self._arrived.record()
+
+    def wait(self) -> list[float]:
+        """What has been copied."""
+        self._arrived.synchronize()
+        return self._here.tolist()
 
 
 class Pace:

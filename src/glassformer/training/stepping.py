@@ -8,27 +8,22 @@ Both do the same arithmetic in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from glassformer.data.planning import Grid
+from glassformer.data.planning import Shape
 from glassformer.errors import TrainingError
-from glassformer.parts.positions import Learned
-from glassformer.parts.recurrent import Recurrent
-from glassformer.parts.short_attention import TRITON
+from glassformer.parts.checks import reading_nothing
 from glassformer.tasks.protocol import Batch
+from glassformer.training.averaging import RunningAverages
 from glassformer.training.distribution import Distribution, whole
 from glassformer.training.meter import Meter
 from glassformer.training.optimisers import Optimiser
 
-if TYPE_CHECKING:
-    from glassformer.recipe import Train
-
-WORTH_COMPILING = 50_000_000  # padded tokens of one side that a training reads
 MOST = 96  # graphs: batches of further shapes are computed without one
 Finish = Callable[[float], None]  # changes the weights, with the learning rates times a factor
 
@@ -43,16 +38,16 @@ class Counted:
     padded_tokens: int
 
     @classmethod
-    def of(cls, batch: Batch, grid: Grid | None = None) -> Counted:
-        """A batch as it is, or in a shape of a grid."""
+    def of(cls, batch: Batch, shape: Shape | None = None) -> Counted:
+        """A batch as it is, or in the shape that steps are prepared for."""
         if isinstance(batch, Counted):
             return batch
-        form = batch if grid is None else batch.fitted(grid)
+        form = batch if shape is None else batch.fitted(shape)
         return cls(form, batch.targets, batch.tokens, form.padded_tokens)
 
-    def fitted(self, grid: Grid) -> Counted:
-        """The same in a shape of a grid."""
-        form = self.form.fitted(grid)
+    def fitted(self, shape: Shape) -> Counted:
+        """The same in another shape."""
+        form = self.form.fitted(shape)
         return replace(self, form=form, padded_tokens=form.padded_tokens)
 
     def pin(self) -> Counted:
@@ -75,6 +70,7 @@ class Setting:
     meter: Meter
     bf16: bool
     clip: float
+    running: RunningAverages
 
     def loss(self, batch: Batch) -> Tensor:
         """The summed loss of a batch."""
@@ -96,6 +92,7 @@ class Setting:
 
         def finish(lr_factor: Any) -> None:
             change(lr_factor)
+            self.running.keep(bad)
             self.meter.add(loss, targets, norm, bad)
 
         return finish
@@ -175,11 +172,17 @@ class CapturedSteps:
     """Passes and update as CUDA graphs, one for each shape of a batch; the first batch of a shape is computed without.
 
     The gradients stay in the same memory from step to step, and so does what a graph reads: the batch, the summed
-    loss, the number of targets, the factor of the learning rates.
+    loss, the number of targets, the factor of the learning rates. With `lone` batches, each of which is a step and has
+    the only shape, gradients are written and not added to what was there.
     """
 
-    def __init__(self, setting: Setting, capture: Callable[[Callable[[], None], Any], Replay] = captured) -> None:
-        self.setting, self._capture = setting, capture
+    def __init__(
+        self,
+        setting: Setting,
+        capture: Callable[[Callable[[], None], Any], Replay] = captured,
+        lone: bool = False,
+    ) -> None:
+        self.setting, self._capture, self._lone = setting, capture, lone
         device = setting.distribution.device
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self._seen: set[Any] = set()
@@ -187,6 +190,7 @@ class CapturedSteps:
         self._loss = torch.zeros((), device=device)
         self._numbers = torch.zeros(2, device=device)  # targets, and the factor of the learning rates
         self._update: Replay | None = None
+        self._stale = True  # whether the update is to be captured anew
         self._learning: list[nn.Parameter] | None = None  # those that have gradients
 
     def begin(self) -> None:
@@ -199,6 +203,8 @@ class CapturedSteps:
             own = batch.to(self._loss.device)
             # Positions may move to a larger table: a graph goes on reading the one that it was captured with.
             held = [*self.setting.objective.buffers()]
+            if self._lone:
+                self._forget_gradients()
             self._graphs[shape] = own, self._capture(lambda: self._pass(own), self._pool), held
         if shape in self._graphs:
             own, graph, _ = self._graphs[shape]
@@ -213,15 +219,22 @@ class CapturedSteps:
             self._keep_gradients()
 
     def _pass(self, batch: Batch) -> None:
-        loss = self.setting.loss(batch)
+        with reading_nothing() if getattr(batch, "axes", None) else nullcontext():
+            loss = self.setting.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
         self._loss += loss.detach()
+
+    def _forget_gradients(self) -> None:
+        """Let the next pass choose where the gradients are."""
+        self._stale = True
+        for parameter in self.setting.parameters:
+            parameter.grad = None
 
     def _keep_gradients(self) -> None:
         """Remember whose gradients there are: others are not changed, as without graphs."""
         learning = [parameter for parameter in self.setting.parameters if parameter.grad is not None]
         if self._learning is None or len(learning) != len(self._learning):
-            self._learning, self._update = learning, None  # which is captured anew
+            self._learning, self._stale = learning, True
 
     def prepare(self, targets: int) -> Finish:
         """The update; what it prepares is in its graph, too, so it can be broken off until it is called."""
@@ -230,18 +243,21 @@ class CapturedSteps:
             numbers = torch.tensor((float(targets), lr_factor))
             numbers = numbers.pin_memory() if self._loss.is_cuda else numbers
             self._numbers.copy_(numbers, non_blocking=True)
-            if self._update is None:
-                self._finish()
-                self._update = self._capture(self._finish, self._pool)
-            else:
+            if self._update is not None and not self._stale:
                 self._update.replay()
+                return
+            self._finish()
+            if self._graphs or not self._seen:  # or else passes are captured first, which may change the gradients
+                # An old graph goes after the new one has come: the memory that all share goes with the last.
+                self._update, self._stale = self._capture(self._finish, self._pool), False
 
         return finish
 
     def _finish(self) -> None:
         targets, lr_factor = self._numbers.unbind()
         self.setting.update(self._loss, targets)(lr_factor)
-        torch._foreach_zero_([parameter.grad for parameter in self._learning or () if parameter.grad is not None])
+        if not (self._lone and self._graphs):
+            torch._foreach_zero_([parameter.grad for parameter in self._learning or () if parameter.grad is not None])
         self._loss.zero_()
 
 
@@ -251,32 +267,6 @@ def shape_of(batch: Batch) -> Any:
         (name, tuple(value.shape), value.dtype) if isinstance(value, Tensor) else (name, value)
         for name, value in vars(batch).items()
     )
-
-
-def captures(options: Train, distribution: Distribution, model: nn.Module) -> bool:
-    """Whether steps become CUDA graphs: on one GPU, with the kernels that leave padding out of the loss.
-
-    Recurrent layers ask the host how long each text is.
-    """
-    one = bool(options.compile) and distribution.device.type == "cuda" and distribution.world == 1 and TRITON
-    return one and not any(isinstance(part, Recurrent | nn.RNNBase) for part in model.modules())
-
-
-def compiles(options: Train, captured: bool) -> bool:
-    """Whether blocks are compiled: as the recipe says; by default, where captured steps are to save more than it takes.
-
-    Compiling takes 25 s when nothing is cached, and saves 3 ms of a step of 4,096 tokens and 12 ms of 32,768 (H200).
-    """
-    if isinstance(options.compile, bool):
-        return options.compile
-    tokens = options.accumulate * options.batch_tokens * options.steps
-    return captured and (tokens >= WORTH_COMPILING if options.minutes is None else options.minutes >= 5)
-
-
-def grid_of(options: Train, model: nn.Module) -> Grid:
-    """The shapes of batches that are captured: small batches cost little, so that their padding costs less."""
-    longest = min((part.length for part in model.modules() if isinstance(part, Learned)), default=None)
-    return Grid(options.batch_tokens, multiple=4 if options.batch_tokens <= 8192 else 2, longest=longest)
 
 
 @contextmanager

@@ -75,7 +75,8 @@ def _arguments(world: World, task: str, parameters: list[Any], rng: Random) -> l
             continue
         if not option and not each.required and rng.random() < 0.3:
             continue
-        count = rng.choice((1, 1, 2)) if each.multiple else rng.choice((1, 2, 3)) if each.nargs == -1 else 1
+        seldom = 0.1 if each.name == "run" else 0.33  # several runs: an ensemble, or refused
+        count = 1 + (rng.random() < seldom) if each.multiple else rng.choice((1, 2, 3)) if each.nargs == -1 else 1
         for _ in range(count):
             words = [] if getattr(each, "is_flag", False) else [_value(world, task, each, rng)]
             found += [rng.choice(each.opts), *words] if option else words
@@ -114,7 +115,9 @@ def _value(world: World, task: str, parameter: Any, rng: Random) -> str:
         case "NAME" if parameter.name == "name":
             return rng.choice([*EXPERIMENTS, "nothing"])
         case "NAME":
-            return rng.choice(("cpu", "auto", "valid", "test", "ours", "gensim", "cuda", "mps", "meta", "train"))
+            return rng.choice(
+                ("cpu", "auto", "valid", "test", "ours", "gensim", "cuda", "mps", "meta", "train", "log-probabilities")
+            )
         case _:
             return rng.choice(
                 ("a b c", "the [MASK] sat", "a <extra_id_0> b", "vowel", "who sat ? | the cat", "a", *STRINGS)

@@ -21,7 +21,7 @@ from .making import made
 analyses = gf.analyses
 LINEAR = [
     *("transformer", "transformer-post", "transformer-alibi", "t5", "bart", "marian"),
-    *("gpt2", "llama", "vit", "captioner", "roberta"),
+    *("gpt2", "llama", "vit", "vit-batch", "captioner", "roberta"),
 ]
 
 

@@ -11,14 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.app import USE, app
-from glassformer.cli.choosing import find_run
-from glassformer.cli.options import Adapter, AsJson, Beam, Checkpoint, Device, Int8, RunFolder, path
+from glassformer.cli.choosing import find_runs
+from glassformer.cli.options import Adapter, AsJson, Beam, Checkpoint, Device, Int8, MeanName, RunFolders, path
 from glassformer.errors import ConfigurationError
 
 
 @app.command(rich_help_panel=USE)
 def evaluate(
-    run: RunFolder = None,
+    run: RunFolders = None,
     data: Annotated[
         Path | None,
         path(
@@ -49,6 +49,7 @@ def evaluate(
     adapter: Adapter = None,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
+    mean: MeanName = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a run on held-out examples, with 95 % intervals. Translation: sacreBLEU with its signature, chrF, and more.
@@ -59,15 +60,18 @@ def evaluate(
     MAE, RMSE and MASE, beside those of the naive forecasts. Of the run's own examples and weights, it writes the
     pictures in the run's folder anew: attention.png, confusion.png.
 
+    Several runs are scored as one, which writes by the mean of what they expect.
+
     - `glassformer evaluate --run runs/dates`
     - `glassformer evaluate --run runs/dates --data mine.tsv --json`
+    - `glassformer evaluate --run runs/seed-0 --run runs/seed-1 --run runs/seed-2 --beam 5`
     - `glassformer evaluate --run runs/gpt --data reviews.tsv --choice good --choice bad --prompt "{} It was"`
     """
     from glassformer.cli.items import notice
     from glassformer.cli.showing import bar
     from glassformer.runs import examples_in, load
 
-    loaded: Any = load(find_run(run, "evaluate"), device, adapter, checkpoint)
+    loaded: Any = load(find_runs(run, "evaluate"), device, adapter, checkpoint, mean)  # type: ignore[arg-type]
     if choices:
         _evaluate_choices(loaded, data, choices, prompt, as_json)
         return
@@ -86,10 +90,11 @@ def evaluate(
     with bar("evaluating", len(examples)) as progress:
         found = loaded.evaluate(examples, progress=progress, **options)
     found.check(loaded.path)
-    if data is None and adapter is None and checkpoint is None:  # else they are not of the run, nor of its own weights
+    own = adapter is None and checkpoint is None and not loaded.others
+    if data is None and own:  # else they are not of the run, nor of its own weights
         with suppress(OSError):  # a run may be used where it cannot be written to
             loaded.draw(examples, found, loaded.path)
-    _print(found, as_json)
+    _print(found, loaded, as_json)
 
 
 def _evaluate_choices(run: Any, data: Path | None, choices: list[str], prompt: str, as_json: bool) -> None:
@@ -105,9 +110,18 @@ def _evaluate_choices(run: Any, data: Path | None, choices: list[str], prompt: s
     with bar("evaluating", len(examples)) as progress:
         found = evaluate_choices(run, examples, choices, prompt, progress)
     found.check(run.path)
-    _print(found, as_json)
+    _print(found, run, as_json)
 
 
-def _print(found: Any, as_json: bool) -> None:
-    lines = [json.dumps({**found.facts(), "intervals": found.intervals})] if as_json else found.lines()
+def _print(found: Any, run: Any, as_json: bool) -> None:
+    together: dict[str, Any] = {}
+    if run.others:
+        together = {"runs": [str(path) for path in (run.path, *run.others)], "mean": run.model.mean}
+    if as_json:
+        lines = [json.dumps({**together, **found.facts(), "intervals": found.intervals})]
+    else:
+        lines = found.lines()
+        if together:
+            runs = together["runs"]
+            lines = [f"{len(runs)} runs together, by the mean of {together['mean']}: {', '.join(runs)}", *lines]
     sys.stdout.write("".join(f"{line}\n" for line in lines))

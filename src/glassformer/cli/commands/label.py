@@ -12,7 +12,7 @@ import typer
 
 from glassformer.cli.app import USE, app
 from glassformer.cli.items import Item
-from glassformer.cli.options import Adapter, AsJson, Checkpoint, Device, RunFolder, count, path
+from glassformer.cli.options import Adapter, AsJson, Checkpoint, Device, MeanName, RunFolders, count, path
 from glassformer.cli.template import Template, reads_texts
 from glassformer.errors import ConfigurationError, InputError
 
@@ -58,11 +58,12 @@ def classify(
 def choose(
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="the text that is continued")],
     choices: Annotated[list[str], typer.Argument(metavar="CHOICE", help="continuations, two or more")],
-    run: RunFolder = None,
+    run: RunFolders = None,
     as_json: AsJson = False,
     adapter: Adapter = None,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
+    mean: MeanName = None,
 ) -> None:
     """Choose the likeliest continuation of a text: a language model classifies without having been trained for it.
 
@@ -76,7 +77,7 @@ def choose(
     from glassformer.tasks.choosing import check_choices
 
     check_choices(choices)
-    loaded: Any = load_run(run, "choose", device, adapter, checkpoint)
+    loaded: Any = load_run(run, "choose", device, adapter, checkpoint, mean, several=True)
     (found,) = loaded.choose([prompt], choices)
     if as_json:
         scores = [{**vars(each), "per_token": each.per_token} for each in found.choices]

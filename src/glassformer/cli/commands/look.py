@@ -71,7 +71,7 @@ def look(
     if file is not None:
         check_new_file(file, "picture.png")
     asked = looking.Asked(what, layer, head, kind, words, against, word, instead, beam, file)
-    if trace is not None and (run is not None or text is not None or born):
+    if trace is not None and (run or text is not None or born):
         raise ConfigurationError("--trace takes the place of a run and a text: leave those out")
     if born:
         looking.show_born(run, text, asked)

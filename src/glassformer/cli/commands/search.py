@@ -127,7 +127,7 @@ def search(
 
     items = items_of(texts, file)
     known = read_index(folder)
-    loaded: Any = load_run(run or Path(known.run), "embed", device, None, None)
+    loaded: Any = load_run(run or [Path(known.run)], "embed", device, None, None)
     known.check(loaded)
 
     def check(text: str) -> str:

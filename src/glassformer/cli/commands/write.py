@@ -20,8 +20,8 @@ TRANSFORM = """Transform texts into whatever the run was trained to make of them
     """
 
 
-@reads_texts("translate", name="transform", description=TRANSFORM)
-@reads_texts("translate")
+@reads_texts("translate", name="transform", description=TRANSFORM, several=True)
+@reads_texts("translate", several=True)
 def translate(
     run: Any,
     beam: Beam = None,
@@ -34,6 +34,7 @@ def translate(
     - `glassformer translate --run runs/dates "5 May 2031"`
     - `glassformer translate --run runs/dates --file days.txt > iso.txt`
     - `echo "5 May 2031" | glassformer translate --run runs/dates --nbest 3`
+    - `glassformer translate --run runs/seed-0 --run runs/seed-1 --run runs/seed-2 --beam 5 "5 May 2031"`
     """
     if stream and (nbest > 1 or (beam or 1) > 1 or int8):
         raise ConfigurationError("--stream prints the greedy output: leave out --beam, --nbest and --int8")
@@ -73,7 +74,7 @@ def translate(
     )
 
 
-@reads_texts("caption", given=Images)
+@reads_texts("caption", given=Images, several=True)
 def caption(run: Any, beam: Beam = None, int8: Int8 = False) -> Template[Any, Any]:
     """Say what is to be seen in images: a line for each with its name and its caption, in the same order.
 
@@ -94,7 +95,7 @@ def caption(run: Any, beam: Beam = None, int8: Int8 = False) -> Template[Any, An
     )
 
 
-@reads_texts("generate")
+@reads_texts("generate", several=True)
 def generate(
     run: Any,
     length: Annotated[int | None, count("tokens to write at most; the recipe's if not given")] = None,
@@ -141,7 +142,7 @@ def generate(
     )
 
 
-@reads_texts("fill")
+@reads_texts("fill", several=True)
 def fill(
     run: Any,
     top: Annotated[int, count("the N likeliest words for each gap")] = 5,

@@ -20,7 +20,7 @@ from glassformer.looking.points import layer_of, model_of
 from glassformer.looking.trace import Trace, optional
 from glassformer.parts.blocks import EncoderBlock
 from glassformer.parts.dropout import Dropout
-from glassformer.parts.norms import LayerNorm, PostNorm, PreNorm, RMSNorm, Scale
+from glassformer.parts.norms import BatchNorm, LayerNorm, PostNorm, PreNorm, RMSNorm, Scale
 from glassformer.parts.positions import NoPositions
 
 if TYPE_CHECKING:
@@ -216,6 +216,10 @@ class Stream:
                 self.bias = self.bias + sum(_numbers(each) for name, each in part.named_parameters() if name == "bias")
             elif isinstance(part, RMSNorm):
                 self._scale(_numbers(part.weight) / (total.square().mean() + part.epsilon).sqrt())
+            elif isinstance(part, BatchNorm):
+                scale = _numbers(part.weight) / (_numbers(part.running_variance) + part.epsilon).sqrt()
+                self._scale(scale)
+                self.bias = self.bias + _numbers(part.bias) - _numbers(part.running_mean) * scale
             elif isinstance(part, Scale):
                 self._scale(part.factor)
             elif not isinstance(part, nn.Identity | Dropout):

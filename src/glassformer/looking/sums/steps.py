@@ -18,7 +18,7 @@ from glassformer.parts.dropout import Dropout
 from glassformer.parts.embeddings import TiedHead
 from glassformer.parts.feedforward import gelu, gelu_tanh, relu, silu
 from glassformer.parts.lora import LoRALinear
-from glassformer.parts.norms import Scale
+from glassformer.parts.norms import BatchNorm, Scale
 from glassformer.parts.similarity import UnitLength
 
 Function = Callable[[Tensor], Tensor]
@@ -143,6 +143,8 @@ def norm_steps(norm: nn.Module, x: Tensor, at: int) -> list[Step]:
             found += _layer_norm(part, x, at)
         elif isinstance(part, nn.RMSNorm):
             found += _rms_norm(part, x, at)
+        elif isinstance(part, BatchNorm):
+            found.append(_batch_norm(part, x, at))
         elif isinstance(part, UnitLength):
             found += _unit_length(x, at)
         elif isinstance(part, Scale):
@@ -172,6 +174,14 @@ def _rms_norm(norm: nn.RMSNorm, x: Tensor, at: int) -> list[Step]:
     scale = 1 / math.sqrt(square.value + (norm.eps or 0.0))
     term = Term(str(at), (float(x[at]), scale, float(norm.weight.detach()[at])))
     return [square, step("RMS norm", [term], ("x", "1/√(mean square + ε)", "weight"))]
+
+
+def _batch_norm(norm: BatchNorm, x: Tensor, at: int) -> Step:
+    mean, variance = float(norm.running_mean[at]), float(norm.running_variance[at])
+    scale, weight = 1 / math.sqrt(variance + norm.epsilon), float(norm.weight.detach()[at])
+    term = Term(str(at), (float(x[at]) - mean, scale, weight))
+    bias = Term("bias", (float(norm.bias.detach()[at]),))
+    return step("batch norm", [term, bias], ("x − running mean", "1/√(running variance + ε)", "weight"))
 
 
 def _unit_length(x: Tensor, at: int) -> list[Step]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from glassformer.data.examples import Pixels, png_of
 from glassformer.decoding import Choose
+from glassformer.decoding.ensemble import members_of
 from glassformer.errors import ConfigurationError, InputError
 from glassformer.evaluation import drawn, perplexity, rouge
 from glassformer.evaluation.bootstrap import Statistic, ratio
@@ -85,6 +86,12 @@ class Captioner(SourceReader):
     opens_with: ClassVar[str] = "VisionEncoderDecoderModel, AutoTokenizer and AutoImageProcessor"
 
     # --- what it reads
+
+    @property
+    def conventions(self) -> dict[str, Any]:
+        """Also what is made of an image."""
+        names = ("size", "colours", "others", "mean", "deviation", "frames")
+        return {**{f"task.{name}": getattr(self.task, name) for name in names}, **super().conventions}
 
     def see(self, image: Any) -> Pixels:
         """An image or a film as the model reads it, (F, S, S, C): from files, arrays or Pillow's images."""
@@ -230,14 +237,17 @@ class Captioner(SourceReader):
         most, found = special.room(self.recipe.data.max_tokens), np.zeros((2, len(examples)))
         for first in range(0, len(examples), size):
             some = examples[first : first + size]
-            memory, _ = model.encode(*self.padded([film.tobytes() for film, _, _ in some]))  # (B, S, D)
+            images, models = self.padded([film.tobytes() for film, _, _ in some]), members_of(model)
+            seen = [each.encode(*images)[0] for each in models]  # (B, S, D)
             owners = [number for number, (_, captions, _) in enumerate(some) for _ in captions]
             texts = [self.target.encode(text)[:most] for _, captions, _ in some for text in captions]
             rows = [[special.start, *special.target_prefix, *ids, special.end] for ids in texts]
             for begin in range(0, len(rows), size):
                 part = slice(begin, begin + size)
                 tokens, keep = (each.to(self.device) for each in pad(rows[part], special.pad))
-                hidden = model.decoder(tokens[:, :-1], memory[owners[part]])  # (B, T, D)
+                each_sees = zip(models, seen, strict=True)
+                vectors = [each.decoder(tokens[:, :-1], memory[owners[part]]) for each, memory in each_sees]
+                hidden = torch.cat(vectors, dim=-1)  # (B, T, D)
                 numbers = np.array(owners[part]) + first
                 np.add.at(found[0], numbers, row_losses(hidden, tokens[:, 1:], keep[:, 1:], model.head).cpu().numpy())
                 np.add.at(found[1], numbers, keep[:, 1:].sum(dim=1).cpu().numpy())

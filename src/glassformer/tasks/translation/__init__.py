@@ -2,7 +2,7 @@
 
 A source is read, a target is written; in training the right words before each are given.
 
-B pairs in a batch, S source length, T target length, D model width
+B pairs in a batch, S source length, T target length
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from glassformer.data import BadRow, Columns, Context, Corpus, Encode, Rows
 from glassformer.data.encoding import PairEncoder
-from glassformer.data.planning import Grid
 from glassformer.evaluation import check_rouge
 from glassformer.models import EncoderDecoder
 from glassformer.recipe import Data, Recipe
 from glassformer.recipe.values import Fraction, Word
 from glassformer.tasks.gathering import gathered
-from glassformer.tasks.losses import IGNORED, consistent_loss, sequence_loss
-from glassformer.tasks.protocol import Learner, Loss, Tensors
+from glassformer.tasks.protocol import Loss
 from glassformer.tasks.run import Run
 from glassformer.tasks.task import Task
+from glassformer.tasks.translation.pairs import PackedPairs as PackedPairs
+from glassformer.tasks.translation.pairs import PairBatch as PairBatch
+from glassformer.tasks.translation.pairs import translation_loss as translation_loss
 from glassformer.tasks.translation.translator import Translator as Translator
 from glassformer.tasks.translation.varying import as_typed, with_other_name
 from glassformer.text import SpecialTokens, Tokenizer, own_special_tokens
@@ -39,60 +40,6 @@ class TextPair(NamedTuple):
 
     source: str
     target: str
-
-
-@dataclass(frozen=True)
-class PairBatch(Tensors):
-    """Pairs to learn from together. The decoder reads `target_in` and should write `target_out`, one token ahead."""
-
-    source: Tensor  # (B, S)
-    source_mask: Tensor  # (B, S), True where there is a token
-    target_in: Tensor  # (B, T), the start and the target's tokens
-    target_out: Tensor  # (B, T), the target's tokens and the end
-    target_mask: Tensor  # (B, T)
-    rows: Tensor  # (B), which pairs these are
-    source_tokens: int  # without padding
-    targets: int  # target tokens without padding, the end counted
-
-    axes: ClassVar[Mapping[str, str]] = {
-        "source": "BS",
-        "source_mask": "BS",
-        "target_in": "BT",
-        "target_out": "BT",
-        "target_mask": "BT",
-        "rows": "B",
-    }
-
-    def fitted(self, grid: Grid) -> PairBatch:
-        """The same in one of few shapes: all places are targets, and padding is one that does not count.
-
-        A row of padding has a token to read, as all sentences have.
-        """
-        padded = super().fitted(grid)
-        padded.source_mask[len(self.source) :, 0] = True
-        right = padded.target_out.where(padded.target_mask, IGNORED)
-        return replace(padded, target_out=right, targets=right.numel(), source_tokens=padded.source.numel())
-
-    @property
-    def tokens(self) -> int:
-        """The real tokens of both sides."""
-        return self.source_tokens + self.targets
-
-    @property
-    def padded_tokens(self) -> int:
-        """All tokens of both sides, padding included."""
-        return self.source.numel() + self.target_out.numel()
-
-
-def translation_loss(learner: Learner, batch: PairBatch) -> Tensor:
-    """The summed loss of the target's words, given the source and the words before."""
-    inputs = batch.source, batch.target_in, batch.source_mask
-    words = batch.target_out, batch.target_mask, batch.targets
-    if learner.consistency:
-        passes = learner.hidden(*(torch.cat((each, each)) for each in inputs))  # (2 B, T, D)
-        return consistent_loss(passes, *words, learner.head, learner.smoothing, learner.consistency)
-    hidden = learner.hidden(*inputs)  # (B, T, D)
-    return sequence_loss(hidden, *words, learner.head, learner.smoothing, learner.chunk)
 
 
 @dataclass(frozen=True)
@@ -141,6 +88,7 @@ class TranslationTask(Task):
     answer: ClassVar[str] = "target"
     tokenizers: ClassVar[int] = 2
     varies: ClassVar[bool] = True
+    packs: ClassVar[bool] = True
     varied_by: ClassVar[tuple[str, ...]] = ("swap_names", "informal")
     writes: ClassVar[bool] = True
     scores: ClassVar[tuple[str, ...]] = ("loss", "bleu", "chrf", "exact", "rouge1", "rouge2", "rougeL")

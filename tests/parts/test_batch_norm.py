@@ -1,4 +1,4 @@
-"""Batch norm, which the experiment compares with: against PyTorch's, and with padding."""
+"""Batch norm: against PyTorch's, with padding, in use, frozen, and in copies of a model."""
 
 from collections.abc import Callable
 
@@ -8,22 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+import glassformer as gf
 from glassformer.errors import InputError
-from glassformer.experiments.batch_vs_layer_norm import BatchNorm, _longer
+from glassformer.models import vit
+from glassformer.parts import BatchNorm, adapt, merged
+from glassformer.parts.norms import running_averages
+from glassformer.training.tuning import choose
 
-seeds = st.integers(0, 2**31)
-
-
-def randomise(module: nn.Module) -> None:
-    """Numbers that hide nothing: no bias at 0, no norm weight at 1."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.normal_(std=0.5)
-
-
-def same(ours: Tensor, expected: Tensor, tolerance: float = 1e-6) -> None:
-    """Equal but for rounding."""
-    torch.testing.assert_close(ours, expected, atol=tolerance, rtol=tolerance)
+from .helpers import randomise, same, seeds
 
 
 def test_batch_norm_is_pytorchs_in_training_and_after() -> None:
@@ -138,5 +130,58 @@ def test_with_batch_norm_few_noisy_examples_are_learned_by_heart_less(seed: int)
     assert losses["batch"] < 0.8 * losses["none"]
 
 
-def test_the_smaller_the_batches_the_longer_models_learn_from_them() -> None:
-    assert [_longer(160, count) for count in (1, 2, 4, 16)] == [640, 320, 160, 160]
+def test_in_use_a_token_has_no_batch_mates() -> None:
+    norm, x = BatchNorm(3), torch.randn(4, 5, 3) + 2
+    for _ in range(3):
+        norm(x)
+    norm.eval()
+    alone = norm(x[:1])
+    same(norm(x)[:1], alone)
+    same(norm(torch.cat((x, torch.zeros(4, 9, 3)), dim=1))[:1, :5], alone)
+    same(norm(x, torch.arange(5)[None] < 4)[:1, :4], alone[:, :4])
+    same(norm(x[0, 0]), alone[0, 0])  # a vector by itself
+    assert not norm(x, torch.arange(5)[None] < 4)[:, 4].any()
+
+
+def test_under_autocast_statistics_stay_in_32_bits() -> None:
+    plain, cast = BatchNorm(8), BatchNorm(8)
+    x = torch.randn(4, 16, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = cast(x)
+    same(y.float(), plain(x), 0.02)
+    assert cast.running_mean.dtype == torch.float32
+    same(cast.running_mean, plain.running_mean, 1e-3)
+
+
+def small() -> nn.Module:
+    """A ViT whose running averages are those of data."""
+    torch.manual_seed(0)
+    model = vit(3, 8, 4, 16, 2, 2, 24, norm=BatchNorm, epsilon=1e-5)
+    for _ in range(5):
+        model(torch.randn(6, 3, 8, 8) + 1)
+    return model.eval()
+
+
+def test_frozen_norms_are_as_in_use_and_stay_as_they_are() -> None:
+    """Of a model with an adapter, whose folder holds the adapter alone."""
+    model = adapt(small(), rank=2, targets=["query", "value"])
+    choose(model, "lora")
+    before = {name: each.clone() for name, each in running_averages(model).items()}
+    x = torch.randn(5, 3, 8, 8)
+    expected = model(x)
+    model.train()
+    assert len(before) == 2 * (2 * 2 + 1)
+    assert torch.equal(model(x), expected)
+    for name, each in running_averages(model).items():
+        assert torch.equal(each, before[name])
+    choose(model, "full")
+    assert not torch.allclose(model(x), expected, atol=1e-3)
+
+
+def test_copies_for_inference_answer_alike() -> None:
+    model, x = small(), torch.randn(5, 3, 8, 8)
+    expected = model(x)
+    same(merged(adapt(model, rank=2)).eval()(x), expected, 1e-5)
+    same(gf.pack(model)(x), expected, 1e-5)
+    same(gf.quantise(model, least=1)(x), expected, 0.05)
+    same(small()(x), expected)  # none of them has changed it
