@@ -16,6 +16,7 @@ from .test_read_and_write import box
 WEB = Path(__file__).parents[2] / "web"
 SCALE = {"12px", "13.5px", "15px", "18px", "24px"}
 FRAME = "[data-view='read and write']"
+TOP = ".app > header"  # views have headers of their own
 VIEWS = {"read": ".words", "decode": "[data-tree]", "inside": ".title", "layers": ".word", "positions": ".slider"}
 
 # The sizes of all letters that are seen, with an example of each.
@@ -66,13 +67,14 @@ def test_the_first_screen_needs_no_scrolling(browser: Browser, studio: str) -> N
         expect(page.locator(".readout section")).to_have_count(2)
         page.locator("main[aria-busy=false]").wait_for()
         assert page.evaluate("document.documentElement.scrollHeight") <= 800
-        left, _, width, _ = box(page.locator("header"))
+        left, _, width, _ = box(page.locator(TOP))
         assert box(page.locator("#text"))[::2] == (left, width)
 
 
 def test_a_phone_has_one_line_for_the_frame_and_shows_the_tab_that_is_open(browser: Browser, studio: str) -> None:
     with visited(browser, f"{studio}#view=positions", 390, 844) as page:
-        tops = {round(box(each)[1] / 20) for each in page.locator("header > :not(nav)").all()}
+        page.locator("main[aria-busy=false] .slider").wait_for()
+        tops = {round(box(each)[1] / 20) for each in page.locator(f"{TOP} > :not(nav)").all()}
         assert len(tops) == 1
         tab = page.locator("nav [aria-current=page]")
         expect(tab).to_have_text("Positions & embeddings")
