@@ -100,12 +100,19 @@ class Bench:
     ways: Mapping[str, bool | str] = field(default_factory=lambda: WAYS)
     numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def start(self, recipe: str, *settings: Settings, resume: Path | None = None, caches: str = "caches") -> Command:
+    def start(
+        self,
+        recipe: str,
+        *settings: Settings,
+        into: Path | None = None,
+        resume: Path | None = None,
+        caches: str = "caches",
+    ) -> Command:
         """Type a command; later settings count more than earlier ones, and those of the command line most."""
         given: Settings = {"train.device": self.device}
         for some in (*settings, {**TOY, "model.decoder_layers": None} if self.toy else {}):
             given |= some
-        folder = self.work / f"run{next(self.numbers)}" if resume is None else resume
+        folder = resume or into or self.work / f"run{next(self.numbers)}"
         typed = [sys.executable, "-m", "glassformer", "train", recipe, "--out", str(folder)]
         typed += ["--resume"] if resume is not None else []
         texts = [f"{key}={json.dumps(value)}" for key, value in given.items() if value is not None]
