@@ -331,6 +331,22 @@ def test_what_a_killed_process_left_is_swept_away_and_what_another_makes_is_not(
     assert not alive.exists()
 
 
+def test_a_lock_is_kept_until_all_is_swept_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else who has just made the folder, and is about to lock it, would have it until it is gone a moment later."""
+    left, swept = tmp_path / f"{cache.MAKING}left", list[Path]()
+    left.mkdir()
+    (left / cache.LOCK).touch()
+
+    def removing(folder: Path, **how: Any) -> None:
+        swept.append(folder)
+        with pytest.raises(BlockingIOError):
+            cache.take(folder / cache.LOCK)
+
+    monkeypatch.setattr(cache.shutil, "rmtree", removing)
+    cache.remove_abandoned(tmp_path)
+    assert swept == [left]
+
+
 def test_nothing_to_train_on_is_a_sentence(tmp_path: Path) -> None:
     write(tmp_path, [])
     with pytest.raises(DataError, match="the source leaves no example to train on: 0 rows read"):
