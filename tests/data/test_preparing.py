@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from glassformer.data import Assets, cache, prepare, preparing, tokenising
 from glassformer.data.encoding import encode, pieces
 from glassformer.errors import DataError, RunError, TrainingError
+from glassformer.locking import take
 from glassformer.recipe import Tokenizer as Section
 from glassformer.recipe import make_recipe
 from glassformer.tasks.translation import TranslationTask
@@ -340,9 +342,9 @@ def test_a_lock_is_kept_until_all_is_swept_away(tmp_path: Path, monkeypatch: pyt
     def removing(folder: Path, **how: Any) -> None:
         swept.append(folder)
         with pytest.raises(BlockingIOError):
-            cache.take(folder / cache.LOCK)
+            take(folder / cache.LOCK)
 
-    monkeypatch.setattr(cache.shutil, "rmtree", removing)
+    monkeypatch.setattr(shutil, "rmtree", removing)
     cache.remove_abandoned(tmp_path)
     assert swept == [left]
 
