@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from time import sleep
+from shutil import rmtree
+from time import monotonic, sleep
 from typing import Any
 
 import captions
@@ -18,6 +19,7 @@ from glassformer.recipe import Recipe, make_recipe
 from glassformer.tasks.run import Run
 from tiny import table
 
+PATIENCE = 600  # seconds that another process may take to train a run, on a busy machine
 DETERMINERS, NOUNS, VERBS = ["the", "a"], ["man", "river", "fish", "can"], ["sees", "likes", "eats"]
 
 
@@ -93,12 +95,19 @@ class EveryTask:
         try:
             data.mkdir(parents=True)
         except FileExistsError:  # another process trains it, or has
-            for _ in range(1200):
-                if done.exists():
-                    break
+            late = monotonic() + PATIENCE
+            while not done.exists():
+                assert monotonic() < late, f"another process has not trained {name} in {PATIENCE} seconds"
+                if not data.exists():  # it has failed, and told why
+                    return self.path(name)
                 sleep(0.1)
         else:
-            gf.train(MADE[name](data), self.folder / name)
+            try:
+                gf.train(MADE[name](data), self.folder / name)
+            except BaseException:
+                rmtree(self.folder / name, ignore_errors=True)
+                rmtree(data)
+                raise
             done.touch()
         return self.folder / name
 

@@ -156,11 +156,22 @@ def test_a_compiler_that_says_bytes_which_are_no_text_is_told(home: Path, script
 def test_a_compiler_that_hangs_is_ended_with_all_that_it_called(
     home: Path, script: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    called = tmp_path / "calls"
+
+    class Begun(subprocess.Popen[str]):
+        """A compiler that is waited for from when it has begun, however busy the machine is."""
+
+        def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002
+            while not called.exists():
+                time.sleep(0.01)
+            return super().communicate(input, timeout)
+
+    monkeypatch.setattr(subprocess, "Popen", Begun)
     monkeypatch.setattr(compiled, "PATIENCE", 0.5)
-    script(f"echo once >> {tmp_path}/calls; (sleep 4; touch {tmp_path}/late); true")
+    script(f"echo once >> {called}; (sleep 4; touch {tmp_path}/late); true")
     with pytest.warns(UserWarning, match="took more than 0.5 seconds"):
         assert library() is None
-    assert (tmp_path / "calls").read_text() == "once\n"
+    assert called.read_text() == "once\n"
     time.sleep(4)
     assert not (tmp_path / "late").exists()
 
@@ -183,10 +194,8 @@ with stoppable():
         assert process.poll() is None
         time.sleep(0.05)
     assert [*temporary.glob("*/part")]
-    before = time.monotonic()
     process.send_signal(signal.SIGINT)
-    assert process.wait() == 130
-    assert time.monotonic() - before < 2
+    assert process.wait(30) == 130  # the compiler would take 60 seconds
     assert not [*temporary.iterdir()]
     assert not home.exists()
 

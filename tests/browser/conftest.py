@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,8 @@ from glassformer.scripts import script
 from glassformer.tasks.translation import Translator
 from tiny import IDLE, recipe, table
 
+from .serving import PATIENCE
+
 LOOPBACK = "http://127.0.0.1:"
 TEXT = "The bank raised its interest rates."
 
@@ -37,7 +38,7 @@ class Opened:
 
 
 Open = Callable[..., Opened]
-STARTS = 120  # seconds that a Studio may take to listen, on a busy machine
+STARTS = 120  # seconds that a Studio may take to answer, and to end, on a busy machine
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +67,7 @@ def opened(browser: Browser) -> Iterator[Open]:
             offline=not isinstance(file, str),
         )
         found = Opened(context.new_page())
+        found.page.set_default_timeout(PATIENCE)
         found.page.on("console", lambda said: found.complaints.append(said.text))
         found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
         found.page.on("request", lambda request: found.requests.append(request.url))
@@ -120,7 +122,7 @@ def studio_runs(trained: Translator, long_run: Path, recurrent_run: Path) -> lis
 def studio(studio_runs: list[Path | str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Studio that was started as users start it; Ctrl-C ends it."""
     named = [part for run in studio_runs for part in ("--run", str(run))]
-    command = [sys.executable, "-m", "glassformer", "studio", "--no-open", "--port", str(free_port()), *named]
+    command = [sys.executable, "-m", "glassformer", "studio", "--no-open", *named]
     complaints = tmp_path_factory.mktemp("studio") / "stderr.txt"  # a pipe that nobody reads would stop the server
     with (
         complaints.open("w") as log,
@@ -134,23 +136,17 @@ def studio(studio_runs: list[Path | str], tmp_path_factory: pytest.TempPathFacto
             until_it_answers(address)
             yield address
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=30) in (0, 130)
+            assert process.wait(timeout=STARTS) in (0, 130)
             assert complaints.read_text() == ""  # no error, no traceback
         finally:
             process.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def until_it_answers(address: str) -> None:
     end = time.monotonic() + STARTS
     while time.monotonic() < end:
         try:
-            with urlopen(address) as response:  # noqa: S310
+            with urlopen(address, timeout=STARTS) as response:  # noqa: S310
                 assert response.status == 200
                 return
         except OSError:

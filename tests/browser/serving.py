@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import uvicorn
 from playwright.sync_api import Browser, Page, expect
@@ -16,7 +16,8 @@ from glassformer.studio.run_pool import RunPool
 from glassformer.studio.server import create_app
 from glassformer.studio.starting import listen
 
-expect.set_options(timeout=20_000)  # a model may have to be loaded first
+PATIENCE = 60_000  # milliseconds: a model may have to be loaded first, on a busy machine
+expect.set_options(timeout=PATIENCE)
 
 
 @contextmanager
@@ -31,9 +32,11 @@ def served(runs: Sequence[str | Path]) -> Iterator[str]:
     thread.start()
     while not server.started:
         sleep(0.02)
-    yield endpoint.url
-    server.should_exit = True
-    thread.join(5)
+    try:
+        yield endpoint.url
+    finally:
+        server.should_exit = True
+        thread.join(5)
 
 
 @contextmanager
@@ -47,13 +50,29 @@ def visited(
         reduced_motion="reduce",
     )
     page, complaints, requests = context.new_page(), list[str](), list[str]()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(PATIENCE)
     page.on("console", lambda said: complaints.append(said.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
-    page.goto(url)
-    yield page
-    assert [each for each in complaints if not (refused and "status of 400" in each)] == []
-    own = url.partition("#")[0]
-    assert [each for each in requests if not each.startswith((own, "data:", "blob:"))] == []
-    context.close()
+    try:
+        page.goto(url)
+        yield page
+        assert [each for each in complaints if not (refused and "status of 400" in each)] == []
+        own = url.partition("#")[0]
+        assert [each for each in requests if not each.startswith((own, "data:", "blob:"))] == []
+    finally:
+        context.close()
+
+
+def link(page: Page) -> str:
+    """The address of a page as it is now: the driver hears of a new one some time after the key that has led to it."""
+    found: str = page.evaluate("location.href")
+    return found
+
+
+def until(holds: Callable[[], bool]) -> bool:
+    """Whether something comes to hold: it is tried again and again, as `expect` does."""
+    end = monotonic() + PATIENCE / 1000
+    while not (found := holds()) and monotonic() < end:
+        sleep(0.05)
+    return found

@@ -21,7 +21,7 @@ from glassformer.looking.cells import cell_points
 from glassformer.looking.plots.choosing import name as name_of
 from glassformer.looking.points import points
 
-from .serving import served, visited
+from .serving import link, served, visited
 from .test_read_and_write import box, digits
 
 DROP = """async ([name, bytes]) => {
@@ -201,8 +201,8 @@ def test_an_image_is_dropped_and_its_patches_look(
         expect(page.locator(".numbers strong")).to_have_text(digits(float(weights[7, 8])))
         page.evaluate(DROP, ["secret.txt", [1, 2, 3]])
         expect(page.locator(".notice")).to_have_text("secret.txt is no PNG and no JPEG.")
-        link = page.url
-    with visited(browser, link) as page:  # what the model saw is in the link
+        dropped = link(page)
+    with visited(browser, dropped) as page:  # what the model saw is in the link
         expect(page.locator(".reply .label bdi")).to_have_text("standing")
         expect(page.locator(".outline.looks")).to_have_count(2)
 

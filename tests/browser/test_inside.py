@@ -20,8 +20,9 @@ from glassformer.looking.sums import sum_of
 from glassformer.tasks.translation import Translator
 
 from .conftest import TEXT, Open, Opened
+from .serving import link
+from .test_read_and_write import box
 
-PATIENCE = 60_000  # milliseconds, on a busy machine
 OTHER = "The cat raised its interest rates."
 
 # The least contrast of letters with what is behind them, by the formula of WCAG 2; colours are mixed as they lie.
@@ -76,17 +77,14 @@ def begin(opened: Open, address: str, view: str, shows: str, options: Any = None
     """A page of the Studio that shows one of the views."""
     state = {"view": view, **({"options": json.dumps({view: options})} if options else {})}
     found = opened(f"{address.split('#')[0]}#{urlencode(state)}", **how)
-    found.page.set_default_timeout(PATIENCE)
-    expect.set_options(timeout=PATIENCE)
     found.page.wait_for_selector(f'[data-view="{view}"] {shows}')
     return found
 
 
 def point(table: Locator, row: int, column: int, rows: int, columns: int) -> None:
     """Point at a cell of a table."""
-    box = table.bounding_box()
-    assert box is not None
-    table.hover(position={"x": (column + 0.5) * box["width"] / columns, "y": (row + 0.5) * box["height"] / rows})
+    _, _, width, height = box(table)
+    table.hover(position={"x": (column + 0.5) * width / columns, "y": (row + 0.5) * height / rows})
 
 
 def number(text: str) -> float:
@@ -108,9 +106,8 @@ def test_the_model_unfolds_down_to_the_sum_of_each_number(
     page = begin(opened, studio, "inside", "canvas").page
     lanes = page.locator(".lane")
     expect(lanes).to_have_count(2)
-    box = page.locator(".lanes").bounding_box()
-    assert box is not None
-    assert box["y"] + box["height"] <= 800  # the first look fits a laptop
+    _, top, _, height = box(page.locator(".lanes"))
+    assert top + height <= 800  # the first look fits a laptop
     said = [each.inner_text() for each in lanes.nth(1).locator(".answer bdi").all()]
     assert "".join(said).replace("·", " ").startswith("Die Bank zog ihre Zinssätze an.")
 
@@ -148,7 +145,7 @@ def test_the_model_unfolds_down_to_the_sum_of_each_number(
         trace["decoder.2.cross.weights"][0, 3].flatten().tolist()
     )
     assert "W_o · heads + b" in share(page, "SVG", tmp_path).read_text(encoding="utf-8")
-    again = opened(page.url).page  # the link restores what is seen
+    again = opened(link(page)).page  # the link restores what is seen
     expect(again.locator(".working h3")).to_have_text("Weight: how much “start” reads “·bank”, head 3")
 
     page.get_by_role("button", name="the part after").click()

@@ -14,7 +14,7 @@ from glassformer.looking import intervene
 from glassformer.looking.ablation import head_effects
 
 from .conftest import TEXT
-from .serving import served, visited
+from .serving import link, served, visited
 from .test_faces import at
 
 RUNS = ("copy", "bart", "images", "captioning", "gpt2", "llama", "embedding")
@@ -101,7 +101,7 @@ def test_what_is_typed_stays_and_a_link_brings_what_took_long(browser: Browser, 
         page.get_by_role("button", name="Follow the path").click()
         expect(page.locator(".word").first).to_be_visible()
         values, spoken = cells.all_inner_texts(), page.locator(".word").all_inner_texts()
-        url = page.url
+        url = link(page)
     with visited(browser, url) as page:
         expect(cells_of(page)).to_have_text(values)
         expect(page.locator(".word")).to_have_text([text.replace("\n", " ") for text in spoken])
@@ -117,7 +117,7 @@ def test_a_link_has_the_form_of_the_tree(browser: Browser, studio: str) -> None:
         expect(page.locator(".node.pruned").first).to_be_visible()
         page.get_by_label("show what was pruned").uncheck()
         expect(page.locator(".node.pruned")).to_have_count(0)
-        url = page.url
+        url = link(page)
     with visited(browser, url) as page:
         expect(page.locator(".node.kept").first).to_be_visible()
         expect(page.locator(".node.pruned")).to_have_count(0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 from glassformer.looking.packing import pack
 from glassformer.looking.plots.choosing import name
@@ -19,6 +19,20 @@ from glassformer.scripts import script
 from .conftest import Open
 
 SIZES = ((1280, 800), (390, 844))
+
+# A map has its size when its frame is drawn, and a page may scroll to something.
+STAYS = """async place => {
+  const now = () => new Promise(requestAnimationFrame).then(() => {
+    const {x, y, width, height} = place.getBoundingClientRect();
+    return [x, y, width, height];
+  });
+  for (let before = await now(); ;) {
+    await now();
+    const found = await now();
+    if (found.every((each, at) => each === before[at])) return found;
+    before = found;
+  }
+}"""
 
 
 def digits(value: float) -> str:
@@ -38,10 +52,10 @@ def bars(page: Page, number: int = 0) -> list[tuple[str, str]]:
 
 
 def box(place: Locator) -> tuple[float, float, float, float]:
-    """Where something is: left, top, width and height."""
-    found = place.bounding_box()
-    assert found is not None
-    return found["x"], found["y"], found["width"], found["height"]
+    """Where something is, once it is laid out and stays there: left, top, width and height."""
+    place.wait_for()
+    x, y, width, height = place.evaluate(STAYS)
+    return x, y, width, height
 
 
 def heading(page: Page) -> str:
@@ -127,6 +141,7 @@ def test_right_to_left_texts_run_from_right_to_left(opened: Open, trace: Trace, 
     letters = ["הבנק", "▁העלה", "▁את", "▁שיעורי", "▁הרי", "בית", "▁שלו", "."]
     about = replace(trace.about, tokens={**trace.about.tokens, "encoder": [letters]})
     page = opened(trace.described(about).save_page(tmp_path / "x.html")).page
+    expect(page.locator(".columns button")).not_to_have_count(0)
     read, written = ([box(each)[0] for each in page.locator(f".{side} button").all()] for side in ("columns", "rows"))
     assert read == sorted(read, reverse=True)
     assert written == sorted(written)

@@ -23,7 +23,7 @@ from glassformer.runs.looks import read_looks
 from glassformer.runs.metrics import METRICS, read_metrics
 from tiny import IDLE, table
 
-from .serving import served, visited
+from .serving import link, served, visited
 from .test_faces import at
 
 TEXTS = ["a b c", "d e"]
@@ -100,14 +100,14 @@ def test_the_slider_goes_through_the_steps(browser: Browser, studio: str, watche
         expect(chosen).to_have_count(1)  # whichever word is the first to be shown
         chosen.click()
         expect(chosen).to_have_count(0)
-        url = page.url
+        url = link(page)
         page.get_by_role("button", name="Play").click()
         expect(page.locator("output").first).to_have_text("step 6")
     with visited(browser, url) as page:
         expect(page.locator(".columns bdi")).to_have_text(["d", "e"])
         expect(page.locator(".rows button[aria-pressed=true]")).to_have_count(0)
         page.locator(".rows button").first.click()
-        url = page.url
+        url = link(page)
     with visited(browser, url) as page:
         expect(page.locator(".rows button").first).to_have_attribute("aria-pressed", "true")
 
@@ -155,7 +155,7 @@ def test_a_link_and_a_file_name_the_run_that_was_compared_with(
     with visited(browser, at(studio, "copy", "a b c d", view="compare")) as page:  # nobody has chosen the other one
         other = page.get_by_label("run to compare with").input_value()
         expect(page.locator(".output p")).to_have_count(2)
-        assert json.loads(parse_qs(page.url.partition("#")[2])["options"][0])["compare"] == {"other": other}
+        assert json.loads(parse_qs(link(page).partition("#")[2])["options"][0])["compare"] == {"other": other}
         page.get_by_role("button", name="Share").click()
         with page.expect_download() as taken:
             page.get_by_role("menuitem", name="Save as one file").click()

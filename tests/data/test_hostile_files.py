@@ -130,7 +130,7 @@ def test_a_line_without_end_is_a_bad_row_and_the_next_is_read(kind: str, tmp_pat
 
 
 def test_long_texts_of_many_lines_are_refused_in_little_time(tmp_path: Path) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     (tmp_path / "t.po").write_text('msgid "a"\nmsgstr ""\n' + '"bbbbbbbb"\n' * 300_000, encoding="utf-8")
     assert pairs_of({"kind": "po", "train": "t.po"}, tmp_path)[1].bad == {"text too long": 1}
     unit = f"<tu><tuv xml:lang='en'><seg>a</seg></tuv><tuv xml:lang='de'><seg>{'b ' * LONGEST}</seg></tuv></tu>"
@@ -140,7 +140,7 @@ def test_long_texts_of_many_lines_are_refused_in_little_time(tmp_path: Path) -> 
     (tmp_path / "f" / "x").mkdir(parents=True)
     (tmp_path / "f" / "x" / "1.txt").write_text("b " * LONGEST, encoding="utf-8")
     assert pairs_of({"kind": "labelled-folder", "path": "f"}, tmp_path)[1].bad == {"text too long": 1}
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_deep_and_huge_json_is_a_bad_row(tmp_path: Path) -> None:
@@ -205,14 +205,14 @@ def test_blank_lines_take_no_memory(tmp_path: Path) -> None:
 def test_a_long_word_is_cut_for_the_tokenizer_and_said(tmp_path: Path) -> None:
     rows = [f"{number} a\tb" for number in range(50)] + ["x" * 1_000_000 + "\ty"]
     (tmp_path / "t.tsv").write_text("\n".join(rows), encoding="utf-8")
-    start = time.perf_counter()
+    start = time.process_time()
     source = {"kind": "tsv", "train": "t.tsv"}
     made = prepared(
         source, tmp_path, kind="bpe", tokenizer={"vocabulary": 300}, max_characters=2_000_000, valid=0, test=0
     )
     assert made.report.changed["cuts in long words, for the tokenizer to learn from"] == 999
     assert any(line.startswith("too long: ") for line in made.report.lines())
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize("name", ["circle", "a\0b", "n" * 5_000])

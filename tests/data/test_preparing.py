@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from glassformer.data import Assets, cache, prepare, preparing, tokenising
 from glassformer.data.encoding import encode, pieces
 from glassformer.errors import DataError, RunError, TrainingError
+from glassformer.locking import take
 from glassformer.recipe import Tokenizer as Section
 from glassformer.recipe import make_recipe
 from glassformer.tasks.translation import TranslationTask
@@ -329,6 +331,22 @@ def test_what_a_killed_process_left_is_swept_away_and_what_another_makes_is_not(
         assert alive.exists()
     assert not dead.exists()
     assert not alive.exists()
+
+
+def test_a_lock_is_kept_until_all_is_swept_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else who has just made the folder, and is about to lock it, would have it until it is gone a moment later."""
+    left, swept = tmp_path / f"{cache.MAKING}left", list[Path]()
+    left.mkdir()
+    (left / cache.LOCK).touch()
+
+    def removing(folder: Path, **how: Any) -> None:
+        swept.append(folder)
+        with pytest.raises(BlockingIOError):
+            take(folder / cache.LOCK)
+
+    monkeypatch.setattr(shutil, "rmtree", removing)
+    cache.remove_abandoned(tmp_path)
+    assert swept == [left]
 
 
 def test_nothing_to_train_on_is_a_sentence(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,13 @@ def test_what_is_looked_at_in_a_validation_is_short(trained: Translator) -> None
     assert run.recipe.decode.max_length == 4000
 
 
-def test_looking_takes_a_small_part_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("seconds", "looked"), [(1.0, False), (20.0, True)])  # from one look at the clock to the next
+def test_looking_takes_a_small_part_of_the_time(
+    seconds: float, looked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count(0.0, seconds)
+    monkeypatch.setattr(board, "monotonic", lambda: next(clock))
     monkeypatch.setattr(board, "SHARE", 0.05)
-    train(recipe(IDLE), tmp_path)  # a second, in which there is no time to look
-    assert "valid/attention" not in events(tmp_path).Tags()["images"]
+    train(recipe(IDLE), tmp_path)
+    assert ("valid/attention" in events(tmp_path).Tags()["images"]) == looked
     assert {"loss", "valid/loss"} <= {*events(tmp_path).Tags()["scalars"]}

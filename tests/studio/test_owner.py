@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-import time
+import threading
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ def test_a_browser_that_goes_as_its_question_is_replaced_leaves_no_complaint() -
     async def asked() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
-        owner, held = Owner(), asyncio.Event()
+        owner, held, free = Owner(), asyncio.Event(), threading.Event()
 
         async def gone() -> bool:
             newer.append(asyncio.ensure_future(owner.do("view", lambda: "newer")))
@@ -32,12 +32,13 @@ def test_a_browser_that_goes_as_its_question_is_replaced_leaves_no_complaint() -
 
         def hold() -> None:
             loop.call_soon_threadsafe(held.set)
-            _wait()
+            free.wait(60)
 
         blocked = asyncio.ensure_future(owner.do("first", hold))
         await held.wait()
         with pytest.raises((asyncio.CancelledError, Refused)):
             await owner.do("view", lambda: "older", gone)
+        free.set()
         await blocked
         assert await newer[0] == "newer"
         owner.end()
@@ -53,18 +54,17 @@ def _run(asked: Coroutine[Any, Any, Result]) -> Result:
         return pool.submit(asyncio.run, asked).result()
 
 
-def _wait() -> None:
-    time.sleep(0.6)  # longer than it takes to notice that a browser has gone
-
-
 def test_a_newer_question_takes_the_place_of_one_that_waits() -> None:
     async def asked() -> tuple[Any, Any]:
-        owner = Owner()
-        blocked = asyncio.ensure_future(owner.do("first", _wait))
+        owner, free = Owner(), threading.Event()
+        blocked = asyncio.ensure_future(owner.do("first", lambda: free.wait(60)))
         await asyncio.sleep(0.05)
         older = asyncio.ensure_future(owner.do("view", lambda: "older"))
         await asyncio.sleep(0.05)
-        newer = await owner.do("view", lambda: "newer")
+        newest = asyncio.ensure_future(owner.do("view", lambda: "newer"))
+        await asyncio.wait([older])  # it was told that it was replaced
+        free.set()
+        newer = await newest
         await blocked
         owner.end()
         return (await asyncio.gather(older, return_exceptions=True))[0], newer

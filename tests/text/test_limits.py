@@ -115,11 +115,11 @@ def test_where_the_library_gives_up_there_is_a_sentence(tmp_path: Path, monkeypa
     monkeypatch.setattr("glassformer.text.limits.check_pattern", lambda pattern: None)  # as if one had been missed
     split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
     tokenizer = load(tmp_path, pre_tokenizer=split)
-    start = time.perf_counter()
+    start = time.process_time()
     for call in (tokenizer.encode, lambda text: tokenizer.encode_flat([text]), lambda text: tokenizer.frame([[text]])):
         with pytest.raises(InputError, match=r"the tokenizer fails: .*retry-limit"):
             call("a" * 1_000 + "b")
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
@@ -167,9 +167,9 @@ def _new(cache: Path) -> tuple[Path, int | None]:
 def remove_abandoned(cache: Path) -> None:
     """Remove what killed processes left unfinished."""
     for folder in cache.glob(f"{MAKING}*"):
-        with suppress(OSError):  # it is gone, or somebody is at work in it
+        with suppress(OSError), ExitStack() as held:  # it is gone, or somebody is at work in it
             if (folder / LOCK).exists():
-                os.close(take(folder / LOCK))
+                held.callback(os.close, take(folder / LOCK))  # kept, so that who has just made the folder makes another
             elif _may_be_alive(folder):
                 continue
             shutil.rmtree(folder, ignore_errors=True)

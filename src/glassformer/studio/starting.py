@@ -30,6 +30,7 @@ def listen(host: str, port: int | None) -> socket.socket:
         raise ConfigurationError(f"--host {host}: {error.strerror or error}") from None
     try:
         made.bind(place)
+        made.listen()  # a port that is bound and not listened at can be bound once more
     except OSError as error:
         made.close()
         if port is None and error.errno == errno.EADDRINUSE:
