@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,22 +58,77 @@ def test_a_damaged_library_is_compiled_again(damaged: Path) -> None:
     assert damaged.stat().st_size > 1000
 
 
-@pytest.mark.parametrize("writable", ["file", "folder"])
-def test_what_others_may_have_written_is_not_loaded(
-    damaged: Path, writable: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loaded: list[str] = []
+@pytest.mark.parametrize("damage", ["cut", "flipped", "of another kind", "a pipe", "a folder"])
+def test_a_library_that_is_not_whole_is_never_loaded(damaged: Path, damage: str, loaded: list[str]) -> None:
+    """One that lacks its end would end the process by SIGBUS."""
+    data = bytearray(Path(cpu_kernels._found()._name).read_bytes())
+    if damage == "cut":
+        del data[len(data) // 2 :]
+    elif damage == "flipped":
+        data[len(data) // 2] ^= 1
+    else:
+        data[18] ^= 0xFF  # the architecture that it is for
+    damaged.unlink()
+    if damage == "a pipe":
+        os.mkfifo(damaged)
+    elif damage == "a folder":
+        damaged.mkdir()
+    else:
+        damaged.write_bytes(data)
+    assert library() is not None
+    kept = [*damaged.parent.iterdir()]
+    assert kept == [damaged]  # compiled again, and whole
+    assert kept[0].stat().st_size == len(data) or damage == "cut"
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the libraries that are loaded from now on."""
+    found: list[str] = []
     load = ctypes.CDLL
 
     def loading(name: str) -> ctypes.CDLL:
-        loaded.append(name)
+        found.append(name)
         return load(name)
 
     monkeypatch.setattr(ctypes, "CDLL", loading)
-    (damaged if writable == "file" else damaged.parent).chmod(0o777)
-    monkeypatch.setattr(compiled, "replacing", lambda place: (_ for _ in ()).throw(OSError))
+    return found
+
+
+@pytest.mark.parametrize("writable", ["file", "folder", "folder above"])
+def test_what_others_may_have_written_is_not_loaded(
+    damaged: Path, writable: str, loaded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copyfile(cpu_kernels._found()._name, damaged)  # it is whole
+    {"file": damaged, "folder": damaged.parent, "folder above": damaged.parent.parent}[writable].chmod(0o777)
+    if writable == "file":
+        monkeypatch.setattr(compiled, "replacing", lambda place: (_ for _ in ()).throw(OSError))
+    before = damaged.stat().st_mtime_ns
     assert library() is not None
+    assert loaded
     assert str(damaged) not in loaded
+    assert writable == "file" or damaged.stat().st_mtime_ns == before  # nothing is kept there, or loaded
+
+
+def test_what_is_whole_is_loaded(damaged: Path, loaded: list[str]) -> None:
+    shutil.copyfile(cpu_kernels._found()._name, damaged)
+    assert library() is not None
+    assert loaded == [str(damaged)]
+
+
+def test_a_folder_that_everybody_may_write_to_is_safe_if_it_is_sticky(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    for mode, safe in ((0o755, True), (0o777, False), (0o1777, True)):
+        tmp_path.chmod(mode)
+        assert compiled.is_ours(tmp_path / "own") == safe
+    assert not compiled.is_ours(tmp_path / "none")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners")
+def test_a_folder_of_another_user_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert compiled.is_ours(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    assert not compiled.is_ours(tmp_path)
 
 
 def test_a_home_that_cannot_be_written_to_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,8 +204,8 @@ def test_what_does_not_load_is_told(home: Path, script: Callable[[str], None]) -
 
 
 def test_a_compiler_that_says_bytes_which_are_no_text_is_told(home: Path, script: Callable[[str], None]) -> None:
-    script("printf 'wei\\337 nicht' >&2; false")
-    with pytest.warns(UserWarning, match="wei. nicht"):
+    script("printf 'wei\\337\\n nicht' >&2; false")
+    with pytest.warns(UserWarning, match="wei. nicht$"):
         assert library() is None
 
 
@@ -198,6 +254,41 @@ with stoppable():
     assert process.wait(30) == 130  # the compiler would take 60 seconds
     assert not [*temporary.iterdir()]
     assert not home.exists()
+
+
+def test_what_a_killed_process_has_left_is_removed(
+    home: Path, script: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    script(f"touch $TMPDIR/part; touch {tmp_path}/begun; exec sleep 5")
+    code = "import glassformer.compiled as c; from glassformer.parts.cpu_kernels import SOURCE; c.library(SOURCE, id)"
+    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"TMPDIR": str(temporary)})  # noqa: S603
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    alive = temporary / f"glassformer-kernels-{os.getppid()}-x"
+    alive.mkdir()
+    assert len([*temporary.iterdir()]) == 2
+    monkeypatch.setattr(compiled.tempfile, "tempdir", str(temporary))  # type: ignore[attr-defined]
+    monkeypatch.delenv("CC")
+    assert library() is not None
+    assert [*temporary.iterdir()] == [alive]
+
+
+def test_a_compiler_that_knows_no_openmp_and_does_not_say_so(home: Path, script: Callable[[str], None]) -> None:
+    script('for each do shift; case $each in -fopenmp) ;; *) set -- "$@" "$each";; esac; done; exec cc "$@"')
+    found = library()
+    assert found is not None
+    assert not hasattr(found, "use_threads")
+
+
+def test_a_compiler_that_leaves_functions_out_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "cc -Dlikeliest=another")
+    with pytest.warns(UserWarning, match=r"kernels in C are not used: .*likeliest"):
+        assert cpu_kernels._kernels.__wrapped__() is None
 
 
 def test_a_user_without_a_home_has_kernels(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """Code in C, compiled when it is first used: by the machine's own compiler, for the processor that it has.
 
-What was compiled is kept in the user's cache folder, under a name that says of what source, by which compiler and for
-which processor. A machine without a compiler does without it: whoever asks has another way to the same numbers.
+What was compiled is kept in the user's cache folder, under a name that says of what source, by which compiler, for
+which processor, and by its digest what it is, so that damage is noticed. A machine without a compiler does without it:
+whoever asks has another way to the same numbers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import platform
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -21,12 +23,14 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
+from glassformer.files import SETTINGS, regular
 from glassformer.stopping import at_the_end, undivided
-from glassformer.writing import replacing
+from glassformer.writing import is_alive, remove, replacing
 
 FLAGS = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC", "-shared", "-w")
 SHARED = "-fopenmp"  # work is shared among threads
 PATIENCE = 60.0  # seconds for a compiler
+TEMPORARY = "glassformer-kernels"  # folders where compilers work
 PROCESSOR_FACTS = ("model name", "flags", "Features", "CPU implementer", "CPU part")
 _one_at_a_time = threading.Lock()
 
@@ -50,9 +54,9 @@ def library(source: Path, threads: Callable[[], int]) -> ctypes.CDLL | None:
         except OSError as error:
             why = str(error)
             continue
-        if option != SHARED or shares_threads(found, threads):
+        if option != SHARED or not hasattr(found, "use_threads") or shares_threads(found, threads):
             return found
-    said = f"{source.name} was not compiled by {shlex.join(compiler)}, or not loaded: {why.strip()[:300]}"
+    said = f"{source.name} was not compiled by {shlex.join(compiler)}, or not loaded: {' '.join(why.split())[:300]}"
     warnings.warn(f"kernels in C are not used: {said}", stacklevel=2)
     return None
 
@@ -76,22 +80,54 @@ def kernel_folder() -> Path | None:
 
 def _load(source: Path, command: list[str]) -> ctypes.CDLL:
     """The library from the cache folder, or compiled now, and kept there if that is possible."""
-    cache, name = kernel_folder(), f"{source.stem}-{_digest(source, command)}.so"
-    place = cache and cache / name
-    if place is not None and _is_ours(place):
-        with suppress(OSError):  # a damaged file: compile it again
-            return ctypes.CDLL(str(place))
-    folder = Path(tempfile.mkdtemp(prefix="glassformer-"))
+    cache, name = kernel_folder(), f"{source.stem}-{_digest(source, command)}"
+    if cache is not None and (kept := _kept(cache, name)) is not None:
+        return kept
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}-{os.getpid()}-"))
     with at_the_end(lambda: shutil.rmtree(folder, ignore_errors=True)):
-        made = folder / name
+        made = folder / f"{name}.so"
         _compile([*command, str(source), "-o", str(made), "-lm"], folder)
-        if place is not None:
+        if cache is not None:
             with suppress(OSError):  # a home that cannot be written to, or of which nothing may be run
-                place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                with replacing(place) as new:
-                    shutil.copyfile(made, new)
-                return ctypes.CDLL(str(place))
+                return ctypes.CDLL(str(_keep(made, cache, name)))
         return ctypes.CDLL(str(made))
+
+
+def _kept(cache: Path, name: str) -> ctypes.CDLL | None:
+    """The library that was kept under a name, if it is whole: a damaged one could end the process."""
+    with suppress(OSError):
+        for path in sorted(cache.glob(f"{name}-*.so")):
+            if is_ours(cache) and _only_we_write(path.stat()) and path.name == _whole_name(path, name):
+                return ctypes.CDLL(str(path))
+    return None
+
+
+def _keep(made: Path, cache: Path, name: str) -> Path:
+    """Copy a library to the cache folder, in place of damaged ones; OSError if that cannot be, or is nobody's own."""
+    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not is_ours(cache):
+        raise PermissionError(f"{cache}: others may write there")
+    place = cache / _whole_name(made, name)
+    for old in cache.glob(f"{name}-*.so"):
+        remove(old)
+    with replacing(place) as new:
+        shutil.copyfile(made, new)
+    return place
+
+
+def _whole_name(path: Path, name: str) -> str:
+    """What a library is called, by what is in it."""
+    return f"{name}-{blake2b(regular(path, SETTINGS).read_bytes(), digest_size=12).hexdigest()}.so"
+
+
+def _sweep() -> None:
+    """Remove what killed processes of this user have left of their compiling."""
+    with suppress(OSError):
+        for left in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}-*-*"):
+            process = left.name.split("-")[2]
+            if process.isdecimal() and not is_alive(int(process)) and _only_we_write(left.lstat()):
+                remove(left)
 
 
 def _compile(command: list[str], folder: Path) -> None:
@@ -124,15 +160,22 @@ def _compile(command: list[str], folder: Path) -> None:
         raise subprocess.CalledProcessError(tools[0].returncode, command, stderr=said)
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether a compiled file is there, and nobody but this user can have written it."""
+def is_ours(folder: Path) -> bool:
+    """Whether nobody but this user, and root, can put something into a folder, or into its place."""
     try:
-        facts = [path.stat(), path.parent.stat()]
+        whole = folder.resolve()
+        own, *above = (each.stat() for each in (whole, *whole.parents))
     except OSError:
         return False
     if not hasattr(os, "geteuid"):
         return True
-    return all(each.st_uid == os.geteuid() and not each.st_mode & 0o022 for each in facts)
+    safe = [facts.st_uid in (0, os.geteuid()) and facts.st_mode & (0o002 | stat.S_ISVTX) != 0o002 for facts in above]
+    return _only_we_write(own) and all(safe)
+
+
+def _only_we_write(facts: os.stat_result) -> bool:
+    """Whether a file or folder is this user's, and nobody else may write to it."""
+    return not hasattr(os, "geteuid") or (facts.st_uid == os.geteuid() and not facts.st_mode & 0o022)
 
 
 def _digest(source: Path, command: list[str]) -> str:
@@ -149,7 +192,7 @@ def _processor(told: Path = Path("/proc/cpuinfo")) -> list[str]:
         with told.open(encoding="utf-8", errors="replace") as file:
             first = file.read(1 << 14).lstrip().partition("\n\n")[0]
         return [platform.machine(), *(line for line in first.splitlines() if line.startswith(PROCESSOR_FACTS))]
-    return [platform.machine(), platform.processor()]
+    return [platform.machine(), platform.processor(), platform.node()]
 
 
 def _for_this_processor() -> tuple[str, ...]:

@@ -133,6 +133,23 @@ def test_a_step_of_too_many_batches(command: Command, mine: Path) -> None:
     refuses(command, mine, 2, "train.accumulate", "65536", more=("--set", "train.accumulate=2147483647"))
 
 
+def test_a_machine_that_cannot_compile(command: Command, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import config
+
+    monkeypatch.setattr(config, "force_disable_caches", True)
+    monkeypatch.setattr(config.cpp, "cxx", (None, "no-such-compiler"))
+    write(mine, recipe(IDLE, {"train": {"compile": True}}))
+    out = mine.parent / "out"
+    answer = command("train", mine, "--out", out)
+    last = answer.err.splitlines()[-1]  # before it PyTorch warns of itself
+    assert (answer.code, "Traceback" in answer.err) == (1, False)
+    assert last.startswith("glassformer: PyTorch cannot compile the model (")
+    assert last.endswith("): set train.compile = false, and go on with --resume")
+    again = command("train", mine, "--out", out, "--resume", "--set", "train.compile=false")
+    assert again.code == 0
+    assert (out / "model.safetensors").exists()
+
+
 def test_nothing_to_resume(command: Command, mine: Path) -> None:
     refuses(command, mine, 2, "there is nothing to resume", more=("--resume",))
     (mine.parent / "empty").mkdir()

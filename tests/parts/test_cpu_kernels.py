@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -204,6 +205,15 @@ def test_they_are_trusted_wherever_they_are_first_used(usual: Callable[[], Any],
         assert cpu_kernels._multiplies()
         found = cpu_kernels.likeliest(logits, 3)
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_kernels_that_give_other_numbers_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "cc -Dlogf=expf")
+    wrong = cpu_kernels._kernels.__wrapped__()
+    monkeypatch.setattr(cpu_kernels, "_kernels", lambda: wrong)
+    with pytest.warns(UserWarning, match="not used: _scores, _learns gave other numbers than PyTorch"):
+        assert not cpu_kernels._right.__wrapped__()
 
 
 # --- the loss

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Engine
+from tokenizers import normalizers
 
 from glassformer.errors import InputError
 from glassformer.text import Tokenizer
-from glassformer.text.charsmap import Normaliser
+from glassformer.text.charsmap import Normaliser, Prepared
+from glassformer.text.sentencepiece import read
 
 library = pytest.importorskip("sentencepiece")
 TEXTS = [
@@ -271,6 +273,50 @@ def test_a_rule_without_end_does_not_take_quadratic_time() -> None:
     began = time.process_time()
     assert Normaliser(table, False, False)("é" * 20_000) == "é" * 20_000
     assert time.process_time() - began < 20  # without a limit of letters: minutes
+
+
+def test_the_places_of_letters_are_found_in_linear_time() -> None:
+    steps = normalizers.Sequence([normalizers.NFC(), normalizers.Strip()])
+    prepared = Prepared(steps, Normaliser(b"", True, True))
+    assert prepared.aligned(" ße\u0301 b\n") == ("▁ßé▁b", [(0, 0), (1, 2), (2, 3), (4, 5), (5, 6)])
+    text = "ße\u0301 b" * 40_000
+    began = time.perf_counter()
+    found, spans = prepared.aligned(text)
+    assert time.perf_counter() - began < 10  # quadratic: minutes
+    assert (len(found), spans[-1]) == (len(spans), (len(text) - 1, len(text)))
+
+
+def varint(number: int) -> bytes:
+    return bytes([number & 127 | 128]) + varint(number >> 7) if number > 127 else bytes([number])
+
+
+def field(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def model_of(kind: int, pieces: list[tuple[str, int]]) -> bytes:
+    """A model of pieces and their kinds, written by hand; a protocol buffer."""
+    some = [field(1, field(1, text.encode()) + b"\x18" + varint(of)) for text, of in [("<unk>", 2), *pieces]]
+    return b"".join(some) + field(2, b"\x18" + varint(kind))
+
+
+def test_pieces_that_can_be_joined_in_very_many_ways_are_refused() -> None:
+    """Half a million merges of half a million letters and more would come of a file of 500 kB."""
+    data = model_of(2, [("a" * length, 1) for length in range(1, 1000)])
+    with pytest.raises(InputError, match=r"m: cannot be read: its pieces can be joined in ways of more than 16,7"):
+        read(data, "m")
+    few = read(model_of(2, [("▁" + "a" * length, 1) for length in range(100)] + [("a", 1)]), "m")
+    assert few.encode("a" * 99).tokens == ["▁" + "a" * 99]
+
+
+def test_many_control_pieces_are_read_in_linear_time() -> None:
+    controls, normal = [(f"<{i}>", 3) for i in range(3000)], [(f"w{i}", 1) for i in range(20_000)]
+    data = model_of(1, [*((letter, 1) for letter in "<unk>0123456789"), *controls, *normal])
+    began = time.perf_counter()
+    engine = read(data, "m")
+    assert time.perf_counter() - began < 5  # half a minute, where each looks at all pieces
+    engine.encode_special_tokens = True
+    assert "<17>" not in engine.encode("<17>").tokens
 
 
 def test_rules_for_what_it_writes_are_refused(tmp_path: Path) -> None:

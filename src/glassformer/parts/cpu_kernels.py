@@ -231,6 +231,15 @@ def _kernels() -> ctypes.CDLL | None:
     found = library(SOURCE, torch.get_num_threads)
     if found is None:
         return None
+    try:
+        _declare(found)
+    except AttributeError as error:  # a compiler that has left them out
+        warnings.warn(f"kernels in C are not used: {error}", stacklevel=2)
+        return None
+    return found
+
+
+def _declare(found: ctypes.CDLL) -> None:
     found.attend.argtypes = [*[_POINTER] * 7, ctypes.c_float]
     found.likeliest.argtypes = [*[_POINTER] * 3, *[_LONG] * 3]
     found.attend.restype = found.likeliest.restype = None
@@ -240,7 +249,6 @@ def _kernels() -> ctypes.CDLL | None:
     if found.outputs_of_a_tile():
         found.multiply.argtypes = [*[_POINTER] * 6, *[_LONG] * 3]
         found.multiply.restype = _LONG
-    return found
 
 
 def _found() -> ctypes.CDLL:

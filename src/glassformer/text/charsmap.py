@@ -10,12 +10,13 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 
-from tokenizers import PreTokenizedString, normalizers
+from tokenizers import PreTokenizedString, Regex, normalizers
 
 SPACE = "▁"
 LONGEST = 16  # characters of a rule at most; those of SentencePiece have four
 ASCII = re.compile(r"[!-~]+(?: [!-~]+)*(?![^\x00-\x7f])")  # and no mark after it: rules have ASCII in front only
 NOTHING = r"(?!)"
+ANY = Regex(r"[\s\S]")
 LABEL, VALUE = 0x800000FF, 0x7FFFFFFF  # bits of a unit of the trie: the byte that leads to it; where its text begins
 
 Span = tuple[int, int]  # of characters in a text: the first, and the one after the last
@@ -114,7 +115,7 @@ class Prepared:
         """The same, and which characters of the text each of its characters stands for."""
         letters = PreTokenizedString(text)
         letters.normalize(self._steps.normalize)
-        letters.split(lambda _, whole: [whole[place : place + 1] for place in range(len(whole.normalized))])
+        letters.split(lambda _, whole: whole.split(ANY, "isolated"))  # a slice of it would count from its beginning
         splits = letters.get_splits("original", "char")
         whole, spans = self._then.aligned("".join(letter for letter, _, _ in splits))
         before = [span for _, span, _ in splits]

@@ -22,6 +22,7 @@ MOST_BYTES = 1 << 26  # in a file
 MOST_STEPS = 200  # of a normalizer, a pre-tokenizer, a decoder or a template
 MOST_GROWTH = 256  # times its length that a text may grow to by replacements
 MOST_LETTERS = 1_000  # in a word that is cut by trying all its beginnings, in a token, in a text that is added
+MOST_MERGED = 1 << 24  # letters of all ways to join two pieces of a SentencePiece model
 UNNAMED = 1 << 18  # ids without a token
 UNBOUNDED = 100  # repetitions that count as endless
 CLASS = r"\[\^?\]?(?:\\.|[^\[\]\\]|\[(?:\\.|[^\]\\])*\])*\]"

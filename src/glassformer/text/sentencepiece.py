@@ -23,7 +23,7 @@ from tokenizers import Tokenizer as Engine
 
 from glassformer.errors import InputError
 from glassformer.text.charsmap import SPACE, Normaliser, Prepared
-from glassformer.text.limits import MOST_LETTERS, check_table
+from glassformer.text.limits import MOST_LETTERS, MOST_MERGED, check_table
 
 UNIGRAM, BPE = 1, 2  # the kinds of model that can be read
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)  # the kinds of pieces
@@ -74,20 +74,15 @@ def read(data: bytes, name: str) -> Engine:
     unknown = next((i for i, piece in enumerate(pieces) if piece.kind == UNKNOWN), None)
     if unknown is None:
         raise InputError(f"{name}: is damaged: it has no piece for what is unknown")
-    cutters: list[pre_tokenizers.PreTokenizer] = []
-    if kind == UNIGRAM:
-        engine = Engine(models.Unigram([(piece.text, _weight(piece)) for piece in pieces], unknown, fallback))
-        words = not any(SPACE in piece.text[1:] for piece in pieces)
-        cutters.append(pre_tokenizers.Metaspace(SPACE, prepend_scheme="never", split=words))
-        cutters.append(_cutting_controls(pieces, fallback, name))
-    else:
-        engine = Engine(_bpe(pieces, unknown, fallback))
     try:
+        engine = Engine((_unigram if kind == UNIGRAM else _bpe)(pieces, unknown, fallback))
         engine.normalizer = _normaliser(normaliser)
     except ValueError as error:
         raise InputError(f"{name}: cannot be read: {error}") from None
-    if cutters:
-        engine.pre_tokenizer = pre_tokenizers.Sequence(cutters)
+    if kind == UNIGRAM:
+        words = not any(SPACE in piece.text[1:] for piece in pieces)
+        spaces = pre_tokenizers.Metaspace(SPACE, prepend_scheme="never", split=words)
+        engine.pre_tokenizer = pre_tokenizers.Sequence([spaces, _cutting_controls(pieces, fallback, name)])
     engine.decoder = _joining(fallback, bool(normaliser.get(3, 1)), bool(normaliser.get(4, 1)))
     engine.add_special_tokens([piece.text for piece in pieces if piece.kind in (UNKNOWN, CONTROL)])
     engine.add_tokens([piece.text for piece in pieces if piece.kind == USER])
@@ -101,12 +96,13 @@ def _cutting_controls(pieces: Sequence[Piece], fallback: bool, name: str) -> pre
     """
     normal = [piece.text for piece in pieces if piece.kind in (NORMAL, USER)]
     known = set(normal)
+    joined = {text[place : place + 2] for text in normal for place in range(len(text) - 1)}
 
     def cut(control: str, more: str = "") -> str:
         for place in range(1, len(control)):
             before, after = control[place - 1], control[place]
             alone = fallback or before in known or after in known
-            if alone and not any(before + after in text for text in normal):
+            if alone and before + after not in joined:
                 parts = control[:place], after, control[place + 1 :]
                 return "(?<={}){}(?={}{})".format(*map(re.escape, parts), more)
         raise InputError(
@@ -220,18 +216,27 @@ def _nearest(table: bytes, first_space: bool, single_spaces: bool, ends: bool) -
     return normalizers.Sequence([*composed, *single, *start, normalizers.Replace(" ", SPACE)])
 
 
+def _unigram(pieces: list[Piece], unknown: int, fallback: bool) -> models.Unigram:
+    """A text is cut into the pieces whose weights sum to the most."""
+    return models.Unigram([(piece.text, _weight(piece)) for piece in pieces], unknown, fallback)
+
+
 def _bpe(pieces: list[Piece], unknown: int, fallback: bool) -> models.BPE:
     """BPE from pieces: every way to join two pieces into a third is a merge, best scores first."""
     ids = {piece.text: i for i, piece in enumerate(pieces)}
-    merges: list[tuple[float, int, int, str, str]] = []
+    merges: list[tuple[float, int, int]] = []
+    letters = 0
     for piece in pieces:
         if piece.kind in (NORMAL, USER):
             for cut in range(1, len(piece.text)):
-                left, right = piece.text[:cut], piece.text[cut:]
-                if left in ids and right in ids:
-                    merges.append((-piece.score, ids[left], ids[right], left, right))
+                left, right = ids.get(piece.text[:cut]), ids.get(piece.text[cut:])
+                if left is not None and right is not None:
+                    merges.append((-piece.score, left, right))
+                    letters += len(piece.text)
+            if letters > MOST_MERGED:
+                raise ValueError(f"its pieces can be joined in ways of more than {MOST_MERGED:,} letters together")
     merges.sort()
-    ordered = [(left, right) for *_, left, right in merges]
+    ordered = [(pieces[left].text, pieces[right].text) for _, left, right in merges]
     return models.BPE(vocab=ids, merges=ordered, unk_token=pieces[unknown].text, fuse_unk=True, byte_fallback=fallback)
 
 

@@ -37,7 +37,7 @@ from glassformer.training.meter import Meter, Pace, Reading
 from glassformer.training.optimisers import optimiser
 from glassformer.training.protocols import Batches, Log, Look, Outcome, Reason, Validate
 from glassformer.training.schedules import UNKNOWN, schedule
-from glassformer.training.shaping import compiles
+from glassformer.training.shaping import compiler_failed, compiles
 from glassformer.training.stepping import (
     AnySteps,
     CapturedSteps,
@@ -144,6 +144,13 @@ class Trainer:
                 return self._run(resume)
             except Interrupted:  # wherever it was heard, in the midst of a library's own code, too
                 raise self._undo_and_save(self._signals.received) from None
+            except RuntimeError as error:
+                if not compiler_failed(error):
+                    raise
+                told = str(error).strip().split("\n", 1)[0]
+                raise TrainingError(
+                    f"PyTorch cannot compile the model ({told}): set train.compile = false, and go on with --resume"
+                ) from error
 
     def _run(self, resume: bool) -> Outcome:
         self._load_or_seed(resume)

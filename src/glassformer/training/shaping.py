@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from torch import nn
@@ -43,6 +44,12 @@ def compiles(options: Train, captured: bool) -> bool:
         return options.compile
     tokens = options.accumulate * options.batch_tokens * options.steps
     return captured and (tokens >= WORTH_COMPILING if options.minutes is None else options.minutes >= 5)
+
+
+def compiler_failed(error: RuntimeError) -> bool:
+    """Whether PyTorch has found no way to compile, as without a C++ compiler; it has loaded its own if it tried."""
+    known = sys.modules.get("torch._dynamo.exc")
+    return known is not None and isinstance(error, known.TorchDynamoException)
 
 
 def shape_for(
