@@ -59,7 +59,7 @@ def same(first: Path, second: Path) -> None:
 def test_killed_and_resumed_is_as_if_nothing_had_been(straight: Path) -> None:
     killed, mine = straight / "killed", straight / "my.toml"
     process = start("train", mine, "--out", killed)
-    wait_for(100, killed)
+    wait_for(50, killed)
     process.kill()
     assert end(process).code == -signal.SIGKILL
     assert not (killed / "model.safetensors").exists()
@@ -104,7 +104,12 @@ def test_a_run_in_training_is_not_resumed_by_a_second_process(straight: Path, co
     running, mine = straight / "running", straight / "my.toml"
     process = start("train", mine, "--out", running)
     wait_for(50, running)
-    complains(command("train", mine, "--out", running, "--resume"), 2, "running is being trained by another process")
+    process.send_signal(signal.SIGSTOP)  # else it may be done first
+    try:
+        answer = command("train", mine, "--out", running, "--resume")
+    finally:
+        process.send_signal(signal.SIGCONT)
+    complains(answer, 2, "running is being trained by another process")
     assert end(process).code == 0
     same(straight / "straight", running)
 
