@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import os
 import signal
 from itertools import pairwise
@@ -130,3 +131,26 @@ def test_a_suggestion_measures_the_steps_that_will_be_taken(taken: list[Any]) ->
     made = recipe(TINY)
     measured_speed(made, prepare_corpus(made))
     assert {type(batch) for batch in taken} == {PackedPairs}
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("a b", "c")],
+        [("a", f"b {i}") for i in range(9)] + [("c " * 62, "d " * 61)],
+        [(f"a {i}" + " b" * 58, "c " * 62) for i in range(9)],
+    ],
+    ids=["one", "one long", "as long as a batch"],
+)
+def test_odd_corpora_are_packed_and_trained_on(taken: list[Any], tmp_path: Path, pairs: list[tuple[str, str]]) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs), encoding="utf-8")
+    change = {
+        **TINY,
+        "source": {"kind": "tsv", "train": str(tmp_path / "pairs.tsv")},
+        "tokenizer": {"kind": "word", "vocabulary": 60},
+        "data": {"valid": 0.0, "test": 0.0},
+        "train": TINY["train"] | {"steps": 4, "batch_tokens": 66},
+    }
+    train(recipe(change), tmp_path / "run")
+    assert {type(batch) for batch in taken} == {PackedPairs}
+    assert [math.isfinite(row["loss"]) for row in lines(tmp_path / "run")] == [True] * 4
