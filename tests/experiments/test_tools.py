@@ -77,6 +77,7 @@ def test_bars_stand_beside_each_other_in_their_groups() -> None:
     _, axes = panels(1, 4, 3)
     bars(axes, ["one"], {"a": [-0.001], "b": [-0.3]}, colours, form="{:.2f}")
     assert [text.get_text() for text in axes.texts] == ["0.00", "-0.30"]
+    assert [text.get_verticalalignment() for text in axes.texts] == ["bottom", "top"]
 
 
 def test_bands_reach_from_the_lowest_to_the_highest_seed() -> None:
