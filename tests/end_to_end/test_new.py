@@ -39,6 +39,24 @@ def test_labels_and_pictures_get_recipes_too(command: Command, tmp_path: Path) -
         assert read_recipe(tmp_path / f"{name}.toml").task.kind == name
 
 
+def test_a_series_is_counted_in_steps_and_windows(command: Command, tmp_path: Path) -> None:
+    """A table is one series: nothing is split off by chance, columns have names, and a model learns from windows."""
+    hours = [f"2026-01-{1 + hour // 24:02d} {hour % 24:02d}:00,{hour % 24},{hour % 7}" for hour in range(300)]
+    hours[5] = hours[5].replace(",5,", ",five,")
+    data = write(tmp_path / "power.csv", "\n".join(["hour,heat,load", *hours]) + "\n")
+    said = command("new", data, "--minutes", "0.01", "--out", tmp_path / "power.toml")
+    assert said.code == 0, said.err
+    assert "forecasting, 1 series of power.csv\n1 series read\n1 bad rows: 1 no number\n" in said.out
+    assert ": 300 steps in time\n" in said.out
+    windows = 210 - 96 - 24 + 1
+    assert f" epochs of {windows} windows\n" in said.out
+    assert "there are very few windows: a model learns from 1,000 and more" in said.err
+    recipe = (tmp_path / "power.toml").read_text(encoding="utf-8")
+    assert 'columns = ["heat", "load"]\n' in recipe
+    assert "valid = 0.1  # series are split by time\n" in recipe
+    assert "by our sweep" not in recipe
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

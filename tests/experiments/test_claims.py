@@ -1,12 +1,14 @@
 """What every experiment returns; what is measured without training; and verdicts that test all of a claim."""
 
 import re
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from glassformer.experiments import EXPERIMENTS, Finding, bottleneck, long_memory, lora, residual_and_norm
 from glassformer.experiments.trial import Trial, Tuned
@@ -29,6 +31,33 @@ def test_an_experiment_says_what_it_did_and_found_at_several_seeds(found: Found,
     assert any(letter.isdigit() for letter in finding.measured)
     with chart_style():
         assert isinstance(finding.draw(), Figure)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_words_in_a_figure_are_within_it_and_apart(found: Found, name: str) -> None:
+    with chart_style():
+        figure: Figure = found(name).draw()
+        figure.draw_without_rendering()
+    page = figure.bbox.padded(2)
+    titles = []
+    for axes in figure.axes:
+        titles += [axes.title, axes._left_title, axes._right_title]  # type: ignore[attr-defined]
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            seen = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+            _check_apart(_shown([tick.label1 for tick in seen]), page)
+    _check_apart(_shown(titles), page)
+
+
+def _shown(texts: Sequence[Text]) -> list[tuple[str, Bbox]]:
+    return [(each.get_text(), each.get_window_extent()) for each in texts if each.get_visible() and each.get_text()]
+
+
+def _check_apart(boxes: list[tuple[str, Bbox]], page: Bbox) -> None:
+    for text, box in boxes:
+        assert page.x0 <= box.x0 <= box.x1 <= page.x1, f"{text} is cut"
+    for (text, one), (beside, other) in combinations(boxes, 2):
+        assert not one.padded(-1).overlaps(other.padded(-1)), f"{text} covers {beside}"
 
 
 def test_gradients_vanish_or_explode(found: Found) -> None:

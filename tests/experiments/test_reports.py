@@ -95,6 +95,19 @@ def test_a_file_in_the_way_is_said_to_be_before_anything_is_tried(
     assert "file is a file: choose a folder" in capsys.readouterr().err
 
 
+def test_one_experiment_is_not_written_over_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report.write(COUNTING, FINDING, 0, tmp_path)
+    monkeypatch.setattr(Experiment, "run", lambda *_: pytest.fail("it was tried"))
+    with pytest.raises(SystemExit) as end:
+        main(["experiment", "dot-product-variance", "--out", str(tmp_path)])
+    assert end.value.code == 2
+    said = f"{tmp_path} holds the experiment {COUNTING.name}: choose another folder"
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert report.read(tmp_path) is not None
+
+
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gallery of three experiments."""

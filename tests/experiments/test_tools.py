@@ -68,12 +68,16 @@ def test_lines_have_the_marker_of_their_colour_and_only_rows_make_lines() -> Non
 def test_bars_stand_beside_each_other_in_their_groups() -> None:
     _, (standing, lying) = panels(2, 4, 3)
     values, colours = {"a": [1, 2], "b": [3, 4]}, {"a": BLUE, "b": ORANGE}
-    bars(standing, ["one", "two"], values, colours, form="%.0f")
+    bars(standing, ["one", "two"], values, colours, form="{:.0f}")
     bars(lying, ["one", "two"], values, colours, lying=True)
     assert [bar.get_height() for bar in standing.patches] == [bar.get_width() for bar in lying.patches] == [1, 2, 3, 4]
     centres = [bar.get_x() + bar.get_width() / 2 for bar in standing.patches]
     assert centres == pytest.approx([-0.2, 0.8, 0.2, 1.2])
     assert [text.get_text() for text in standing.texts] == ["1", "2", "3", "4"]
+    _, axes = panels(1, 4, 3)
+    bars(axes, ["one"], {"a": [-0.001], "b": [-0.3]}, colours, form="{:.2f}")
+    assert [text.get_text() for text in axes.texts] == ["0.00", "-0.30"]
+    assert [text.get_verticalalignment() for text in axes.texts] == ["bottom", "top"]
 
 
 def test_bands_reach_from_the_lowest_to_the_highest_seed() -> None:

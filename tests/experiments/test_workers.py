@@ -116,6 +116,13 @@ def test_a_spread_is_its_mean_and_knows_its_range() -> None:
     assert f"{Spread([three, three]):.0%}" == "70%"
 
 
+def test_what_is_rounded_to_nothing_has_no_minus() -> None:
+    assert f"{Spread([-0.001, -0.002]):.2f}" == "0.00"
+    assert f"{Spread([-0.001, -0.3]):.1f}" == "-0.2 (-0.3 to 0.0)"
+    assert f"{Spread([-0.004, -0.002]):.0%}" == "0%"
+    assert f"{Spread([-10, -10]):.0f}" == "-10"
+
+
 @pytest.mark.parametrize(("writable", "free", "there"), [(True, 2**30, True), (True, 2**26, False), (False, 0, False)])
 def test_files_of_workers_lie_in_memory_where_there_is_room(
     monkeypatch: pytest.MonkeyPatch, writable: bool, free: int, there: bool

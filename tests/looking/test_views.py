@@ -118,6 +118,20 @@ def test_small_maps_stand_side_by_side_as_far_as_they_fit() -> None:
     assert under[1].split() == ["head", "0"]
 
 
+def test_small_maps_of_many_tokens_are_not_empty() -> None:
+    """Of fifty steps in time each gets a fiftieth, which is no shade of five at all."""
+    steps = [f"t-{step}" for step in reversed(range(50))]
+    trace = cross(layers=1, read=steps, written=steps)
+    weights = trace["decoder.0.cross.weights"]
+    weights[:] = 0.02
+    weights[0, 1, 7, 3] = 0.2
+    lines = plain(view_of("heads").text(trace, Choice(width=200))).splitlines()
+    assert lines[0] == "No weight is large: the fullest shade is 0.20."
+    assert lines[1] == "layer 0"
+    assert "".join(lines).count("█") == 1
+    assert lines[3 + 7][2 + 50 + 3 + 3] == "█"
+
+
 def test_a_table_has_every_weight_or_those_of_a_head() -> None:
     found = rows("attention", cross())
     assert found[0] == ["kind", "layer", "head", "token", "token_text", "key", "key_text", "weight"]

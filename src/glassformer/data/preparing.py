@@ -100,7 +100,7 @@ def _open(folder: Path, recipe: Recipe, given: Assets | None, sealed: bool = Fal
 
 
 def _make(recipe: Recipe, base: Path, folder: Path, progress: Progress, given: Assets | None) -> None:
-    task, report = recipe.task, Report(strict=recipe.data.strict)
+    task, report = recipe.task, Report(strict=recipe.data.strict, unit=recipe.source.unit)
     blocks = read_all(recipe, base, folder, report, progress)
     if len(blocks["train"]) < 2:
         raise DataError("the source leaves no example to train on: " + report.sentence())

@@ -17,6 +17,7 @@ class Report:
     """What became of the rows of a source, in counts; the first bad rows with places. If strict, one stops it all."""
 
     strict: bool = False
+    unit: str = "rows"  # what is read, and counted; a series has many rows, any of which may be bad
     read: int = 0
     bad: Counter[str] = field(default_factory=Counter)  # what was wrong: how often
     examples: list[str] = field(default_factory=list)  # "train.tsv:12: 1 column, 2 expected"
@@ -43,7 +44,7 @@ class Report:
 
     def lines(self) -> list[str]:
         """The report for people."""
-        lines = [f"{self.read:,} rows read"]
+        lines = [f"{self.read - (0 if self.unit == 'rows' else self.bad.total()):,} {self.unit} read"]
         if self.bad:
             lines.append(f"{self.bad.total():,} bad rows: {_counts(self.bad)}")
             lines += [f"  {example}" for example in self.examples]

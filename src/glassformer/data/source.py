@@ -35,6 +35,7 @@ class Source(Section):
     """
 
     gives: ClassVar[type] = Columns  # the type of its examples
+    unit: ClassVar[str] = "rows"  # what a report calls them
     makes_splits: ClassVar[bool] = False  # whether it always has valid and test, too
     parses: ClassVar[bool] = False  # whether it can tell what a text of its says: see `meaning`
     kind: str

@@ -285,7 +285,7 @@ def _draw(
     top, *others = parts
     quality, looks = top.subplots(1, 2)
     names = ["things", "frames of vowels"]
-    bars(quality, names, {reads: [right[kind, reads] for kind in KINDS] for reads in READS}, COLOURS, "%.2f")
+    bars(quality, names, {reads: [right[kind, reads] for kind in KINDS] for reads in READS}, COLOURS, "{:.2f}")
     quality.set(title="Right, of what was never seen together", ylabel="right", ylim=(0, 1.15))
     quality.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=2)
     shares = {"reads its own words most": [own[kind] for kind in KINDS], "by chance": [chance[kind] for kind in KINDS]}

@@ -184,13 +184,13 @@ def _draw(rows: Rows, batches: Sequence[int]) -> Figure:
     padding.set(title="Padding changes a sentence", xlabel="length that 3 words are padded to")
     padding.set(ylabel="change of its normalised numbers")
     gaps = rows.where(part="batch").spreads("gap", by=("norm", "batch"))
-    bars(batch, batches, {name: [gaps[name, count] for count in batches] for name in TRAINED}, COLOURS)
+    bars(batch, batches, {name: [gaps[name, count] for count in batches] for name in TRAINED}, COLOURS, form="{:.2f}")
     batch.axhline(0, color=GREY, linewidth=0.8)
     batch.set(title="Small batches hurt in use", xlabel="sequences in a batch")
     batch.set(ylabel="loss in use - loss in training (nats)")
     times = rows.where(part="time").spreads("microseconds", by=("norm", "way"))
     costs = {name: [times[name, way] for way in ("formula", "kernel")] for name in (LAYER, RMS)}
-    bars(time, ("both formulas\nwritten out", "PyTorch's\nCPU kernels"), costs, COLOURS, form="%.0f")
+    bars(time, ("both formulas\nwritten out", "PyTorch's\nCPU kernels"), costs, COLOURS, form="{:.0f}")
     time.set(title="What a norm costs", ylabel=f"µs for {TIMED[0]:,} tokens of width {TIMED[1]}")
     for axes in (padding, batch, time):
         axes.legend(title="norm")

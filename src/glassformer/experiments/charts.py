@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from glassformer.experiments.finding import Rows, Spread
+from glassformer.experiments.finding import Rows, Spread, without_lone_minus
 from glassformer.looking.style import COLOURS, GREY, MARKERS
 
 WHISKER = {"ecolor": "0.3", "elinewidth": 1.2, "capsize": 2}
@@ -75,7 +75,10 @@ def bars(
         style = {"color": colours[name], "label": name, **way}
         drawn = (axes.barh if lying else axes.bar)(places, lengths, 0.95 * thick, **style)
         if form:
-            axes.bar_label(drawn, fmt=form)
+            told = [form.format(float(length)) for length in lengths]
+            for text, label in zip(axes.bar_label(drawn, [*map(without_lone_minus, told)]), told, strict=True):
+                if not lying and label != without_lone_minus(label):  # above the line, as nothing is seen below it
+                    text.set(y=0, va="bottom")
     if lying:
         axes.set_yticks(range(len(groups)), groups)
         axes.invert_yaxis()

@@ -177,7 +177,7 @@ def _draw(rows: Rows) -> Figure:
     for place, cell in zip(axes, KINDS, strict=False):
         bands(place, rows.where(part="held", cell=cell), "layer", "value", "what", HELD)
         place.set(title=f"{cell}: what can be read off a layer", ylabel="right (linear classifier)", ylim=(0, 1.05))
-        place.legend(loc="lower center")
+        place.legend(loc="center")
     bands(axes[-1], rows.where(part="stays"), "layer", "value", "cell", KINDS)
     axes[-1].set(title=f"How like the state of {LAG} steps before", ylabel="correlation")
     axes[-1].legend()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]  # words and numbers, by column
 Progress = Callable[[str, int, int | None], None]  # what is being done, how much of it is done, of how much
+
+
+def without_lone_minus(text: str) -> str:
+    """A number as it is read: what was rounded to 0 is not below it."""
+    return text.removeprefix("-") if re.fullmatch(r"-0[.0]*\D*", text) else text
 
 
 class Spread(float):
@@ -42,7 +48,7 @@ class Spread(float):
 
     def __format__(self, form: str) -> str:
         """The mean, and the range in brackets where that is not the same number: 97% (95% to 99%)."""
-        mean, low, high = (format(each, form) for each in (float(self), self.low, self.high))
+        mean, low, high = (without_lone_minus(format(each, form)) for each in (float(self), self.low, self.high))
         return mean if low == high else f"{mean} ({low} to {high})"
 
 

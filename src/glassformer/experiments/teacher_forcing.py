@@ -107,7 +107,7 @@ def _draw(rows: Rows, lengths: Sequence[int], speeds: Sequence[float]) -> Figure
     loss.legend()
     bands(time, rows, "length", "seconds", "way", {PARALLEL: BLUE, STEPWISE: ORANGE}, scale=1000)
     time.set(title="Not the same time", ylabel="loss and gradient (ms)", yscale="log")
-    bars(speed, lengths, {"": speeds}, {"": BLUE}, form="%.1f ×")
+    bars(speed, lengths, {"": speeds}, {"": BLUE}, form="{:.1f} ×")
     speed.set(title="How much faster", ylabel="step by step / all at once")
     log_ticks(loss, lengths)
     log_ticks(time, lengths)

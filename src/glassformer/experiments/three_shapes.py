@@ -223,7 +223,7 @@ KNOWN = {
 
 
 def _draw(rows: Rows) -> Figure:
-    figure, (quality, seen) = panels(2, 10.5, 3.8, width_ratios=[1.5, 1])
+    figure, (quality, seen) = panels(2, 11, 3.8, width_ratios=[1.2, 1])
     found = {shape: [rows.spreads(name, by="shape")[shape] for name in FITS] for shape in SHAPES}
     bars(quality, FITS, found, COLOURS)
     quality.set(title="What the words of a gap fit", ylabel="of the gaps", ylim=(0, 1.05))

@@ -202,7 +202,8 @@ def _draw(left: dict[tuple[str, str], Spread], right: dict[tuple[str, str], Spre
     figure, (undone, judged) = panels(2, 10.5, 3.8, width_ratios=[1.3, 1])
     kinds = (ALIKE, OFFSETS, OWN)
     values = {name: [left[kind, name] for kind in kinds] for name in (LAYER, BATCH)}
-    bars(undone, [kind.replace(" of ", "\nof ").replace(" with ", "\nwith ") for kind in kinds], values, COLOURS)
+    names = [kind.replace(" of ", "\nof ").replace(" with ", "\nwith ") for kind in kinds]
+    bars(undone, names, values, COLOURS, form="{:.2f}")
     undone.set(title="What scale and shift cannot bring back", ylabel="left over (share of the variance)")
     questions = (SIZE, MEAN)
     bars(judged, questions, {name: [right[kind, name] for kind in questions] for name in NORMS}, COLOURS)

@@ -204,15 +204,17 @@ def _draw(rows: Rows, pictures: list[Picture]) -> Figure:
     figure, axes = panels(5, 11, 3.4, width_ratios=[0.9, 1.5, 0.8, 0.8, 0.8])
     quality, looks, *places = axes
     right = rows.where(part="whole").spreads("right", by="patch")
-    bars(quality, PATCHES, {"right": [right[patch] for patch in PATCHES]}, {"right": BLUE}, "%.2f")
+    bars(quality, PATCHES, {"right": [right[patch] for patch in PATCHES]}, {"right": BLUE}, "{:.2f}")
     quality.set(title="By size of patch", xlabel="pixels of an edge", ylabel="right", ylim=(0, 1.08))
     heads = rows.where(part="head", patch=PATCHES[0])
     names = [*dict.fromkeys(heads.column("head"))]
     bars(looks, names, {kind: [heads.spreads(kind, by="head")[name] for name in names] for kind in KINDS}, SHADES)
     looks.set(title="Where heads look", xlabel="layer.head", ylabel="attention of the class token")
-    for place, (head, seen, spots) in zip(places, pictures, strict=True):
+    places[0].set_title(f"What head {pictures[0].head} looks at")
+    for place, (_, seen, spots) in zip(places, pictures, strict=True):
         place.imshow(seen, extent=(0, 1, 0, 1))
         heat(place, spots, extent=(0, 1, 0, 1), alpha=0.6, cmap=HEAT)
-        place.set(title=f"head {head}", xticks=[], yticks=[])
+        place.set(xticks=[], yticks=[], anchor="N")
+        place.spines[:].set_visible(False)
     legend_below(figure, looks, columns=3)
     return figure

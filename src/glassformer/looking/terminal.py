@@ -22,6 +22,7 @@ from glassformer.looking.trace import Trace
 MOST_LINES = 300
 LOOKED_AT = 3  # tokens in a line of text
 FAINT = 0.05  # weights below are not told
+SHADED = 0.4  # where no weight comes to that, as among many tokens, maps would be empty or all but
 MARKS = {Fate.KEPT: "", Fate.PRUNED: "pruned", Fate.FINISHED: "finished"}
 COLOURS = {Fate.KEPT: "blue", Fate.PRUNED: "grey58", Fate.FINISHED: "green"}
 
@@ -49,15 +50,28 @@ def lines_text(
 
 
 def heads_text(trace: Trace, kind: str | None, width: int, sentence: int = 0) -> str:
-    """All heads, small: a letter for each weight, side by side as far as they fit."""
+    """All heads, small: a letter for each weight, side by side as far as they fit.
+
+    Where no weight is large, as among many tokens, the largest has the fullest shade, and its number is told.
+    """
     kind = kind_of(trace, kind)
-    parts = []
-    for name in trace.attentions(kind):
-        layer = layer_of(name) or 0
-        numbers = trace.axes(name, sentence)["head"]
-        maps = [(f"head {number}", head_of(trace, layer, number, kind, sentence).weights) for number in numbers]
-        parts += [f"[bold]layer {layer}[/]", maps_text(maps, width)]
+    layers = [layer_of(name) or 0 for name in trace.attentions(kind)]
+    maps = {
+        layer: [(f"head {each}", head_of(trace, layer, each, kind, sentence).weights) for each in numbers]
+        for layer, numbers in zip(layers, _heads(trace, kind, sentence), strict=True)
+    }
+    most = max(float(weights.max()) for heads in maps.values() for _, weights in heads)
+    full = most if 0 < most < SHADED else 1.0
+    parts = [] if full == 1.0 else [f"[grey58]No weight is large: the fullest shade is {full:.2f}.[/]"]
+    for layer, heads in maps.items():
+        small = [(title, weights / full) for title, weights in heads]
+        parts += [f"[bold]layer {layer}[/]", maps_text(small, width)]
     return "\n".join(parts)
+
+
+def _heads(trace: Trace, kind: str, sentence: int) -> list[list[int]]:
+    """The numbers of the heads of each layer."""
+    return [trace.axes(name, sentence)["head"] for name in trace.attentions(kind)]
 
 
 def maps_text(maps: Sequence[tuple[str, Tensor]], width: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from glassformer.data.examples import texts_in
 from glassformer.recipe import make_recipe, with_absolute_paths
 from glassformer.recipe.model import section_of
 from glassformer.recipe.reading import PATHS, toml_value
-from glassformer.registry import TASKS
+from glassformer.registry import SOURCES, TASKS
 from glassformer.runs import prepare_corpus
 from glassformer.suggest import sizes
 from glassformer.suggest.recognising import Recognised
@@ -74,10 +75,20 @@ class Suggestion:
     @property
     def epochs(self) -> float:
         """How often each training example is seen."""
-        recipe, rows = self.corpus.recipe, self.corpus.splits["train"]
-        if 0 not in recipe.task.text_sides():  # images, or windows of series
-            rows = recipe.task.collator(recipe, self.corpus, torch.nn.Identity()).pairs
-        return self.tokens / max(1, int(rows.lengths.sum()))
+        return self.tokens / max(1, int(self._rows.lengths.sum()))
+
+    @property
+    def examples(self) -> int:
+        """How many examples there are to learn from; windows, where these are series."""
+        task = self.corpus.recipe.task
+        return self.corpus.report.kept["train"] if 0 in task.text_sides() else len(self._rows.lengths)
+
+    @cached_property
+    def _rows(self) -> Any:
+        recipe = self.corpus.recipe
+        if 0 in recipe.task.text_sides():
+            return self.corpus.splits["train"]
+        return recipe.task.collator(recipe, self.corpus, torch.nn.Identity()).pairs  # images, or windows of series
 
     @property
     def steps(self) -> int:
@@ -86,9 +97,9 @@ class Suggestion:
 
     def expected(self) -> list[str]:
         """What is expected, in sentences."""
-        minutes, examples = self.table["train"]["minutes"], self.corpus.report.kept["train"]
+        minutes, what = self.table["train"]["minutes"], self.corpus.recipe.task.learned_from
         lines = [f"{minutes:g} minutes on {_machine()}: about {self.steps:,} steps, {self.epochs:.1f} epochs of "]
-        lines[0] += f"{examples:,} examples"
+        lines[0] += f"{self.examples:,} {what}"
         if self.tried:
             speeds = ", ".join(f"{each.size} {each.speed.tokens_per_second:,.0f}" for each in self.tried)
             lines.append(f"tokens a second, as measured here, by the size of the model: {speeds}")
@@ -101,9 +112,17 @@ class Suggestion:
             lines += ["", f"[{name}]"]
             for key, value in section.items():
                 shown = _seen_from(folder, value) if name == "source" and key in PATHS else value
-                comment = COMMENTS.get(f"{name}.{key}")
+                comment = self._comment(f"{name}.{key}", value)
                 lines.append(f"{key} = {toml_value(shown)}" + (f"  # {comment}" if comment else ""))
         return "\n".join(lines) + "\n"
+
+    def _comment(self, key: str, value: Any) -> str | None:
+        unseeded: str | None = self.corpus.recipe.task.unused.get("data.seed")  # why nothing is split off by chance
+        if key == "data.valid" and unseeded:
+            return unseeded
+        named = key == "source.columns" and any(isinstance(each, str) for each in value)
+        unmeasured = key == "model.width" and not self.tried
+        return None if named or unmeasured else COMMENTS.get(key)
 
 
 def suggest(found: Recognised, minutes: float, stage: Stage | None = None) -> Suggestion:
@@ -203,7 +222,8 @@ def _title(found: Recognised, rows: int) -> str:
     translated = len(languages) == 2 and 0 in TASKS[found.task].text_sides()
     what = " → ".join(languages) if translated else found.task.replace("-", " ")
     path = found.source["train" if "train" in found.source else "path"]
-    return f"{what}, {rows:,} rows of {Path(path if isinstance(path, str) else path[0]).name}"
+    unit, file = SOURCES[found.source["kind"]].unit, Path(path if isinstance(path, str) else path[0]).name
+    return f"{what}, {rows:,} {unit} of {file}"
 
 
 def _seen_from(folder: Path, value: Any) -> Any:

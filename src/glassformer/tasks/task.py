@@ -69,6 +69,7 @@ class Task(Section):
     loss: ClassVar[Loss]
     loss_unit: ClassVar[str] = "nats"  # of the loss, in figures; empty: it has none
     counted_in: ClassVar[str] = "tokens"  # what batches are counted in
+    learned_from: ClassVar[str] = "examples"  # what an epoch consists of
     Run: ClassVar[type[Run]]
 
     @classmethod

@@ -13,7 +13,7 @@ import typer
 
 from glassformer.cli.app import STUDY, app
 from glassformer.cli.options import AsJson, Seed, out
-from glassformer.errors import ConfigurationError, Stopped
+from glassformer.errors import ConfigurationError, InputError, Stopped
 
 HOME = Path("runs") / "experiments"
 
@@ -69,12 +69,15 @@ def _list(as_json: bool) -> None:
 def _one(name: str, seed: int, folder: Path | None, as_json: bool) -> None:
     from glassformer.cli.progress import TrainingProgress
     from glassformer.experiments import find
-    from glassformer.experiments.report import verdict, write
+    from glassformer.experiments.report import read, verdict, write
     from glassformer.experiments.workers import Workers, cores
     from glassformer.writing import make_folder
 
     found, start = find(name), perf_counter()
     place = HOME / name if folder is None else folder
+    before = read(place)
+    if before is not None and before.name != found.name:
+        raise InputError(f"{place} holds the experiment {before.name}: choose another folder")
     make_folder(place)
     with TrainingProgress() as progress, Workers(cores()) as workers:
         finding = found.run(seed, progress.stage, workers)

@@ -57,6 +57,6 @@ def new(
     say(suggested.title)
     for line in (*suggested.corpus.report.lines(), *suggested.expected()):
         say(line)
-    if suggested.corpus.report.kept["train"] < FEW:
-        notice(f"there are very few examples: a model learns from {FEW:,} and more")
+    if suggested.examples < FEW:
+        notice(f"there are very few {suggested.corpus.recipe.task.learned_from}: a model learns from {FEW:,} and more")
     say(f"{file} is written; now: glassformer train {file}")

@@ -46,6 +46,7 @@ class CsvSource(FileSource):
     """A table of numbers over time: the first line names the columns, each other line is a step."""
 
     gives = Series
+    unit = "series"
     endings = (".csv",)
     kind: Literal["csv"]
     columns: Annotated[tuple[str, ...], Field(min_length=1, max_length=1_000), AfterValidator(_different)] = Field(
@@ -165,6 +166,7 @@ def read_pieces(path: Path, name: str, source: Any, report: Report) -> Iterator[
     if not places:
         wrong = report.examples[-1] if report.examples else f"{name}: is empty"
         raise DataError(f"{wrong}: expected a first line that names the columns")
+    report.note(f"{name}: {sum(len(rows.lines) for rows in found.values()):,} steps in time")
     for which, rows in found.items():
         pieces = list(rows.with_gaps(source.max_gap)) if source.time is not None else [rows]
         several: list[Found] = []

@@ -42,6 +42,7 @@ class SimulatedSource(Source):
     """Series that are drawn at random. A subclass says how one is drawn."""
 
     gives = Series
+    unit = "series"
     columns: ClassVar[tuple[str, ...]]
     seed: Seed = Field(0, description="which series are drawn")
 

@@ -71,6 +71,7 @@ class SeriesTask(Task):
         "train": {"batch_tokens": 4096},
     }
     counted_in: ClassVar[str] = "steps"
+    learned_from: ClassVar[str] = "windows"
     block: ClassVar[int] = 10
     left_out: ClassVar[dict[str, str]] = {"short": "series (or their parts) without a whole window"}
     Example: ClassVar[type[Series]] = Series
