@@ -21,8 +21,10 @@ def load() -> None:
     import typer.main
 
     from drill.files import write_through_python
+    from glassformer.parts.cpu_kernels import compiled
 
     torch.set_num_threads(1)
+    compiled()  # with one thread, so that none is started; the forked processes start no compiler
     write_through_python()
     # Neither what is installed nor the commands change in the meantime.
     metadata.entry_points = functools.cache(metadata.entry_points)  # type: ignore[assignment]

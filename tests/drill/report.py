@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from glassformer.parts.linear import kernels
+
 
 @dataclass
 class Result:
@@ -59,6 +61,7 @@ class Report:
             "most_memory_mb": max((each.memory for each in self.results), default=0) >> 20,
             "exit_codes": dict(sorted(codes.items())),
             "attacks": {name: dict(counts) for name, counts in sorted(attacks.items())},
+            "kernels": kernels(),
             "findings": self.findings(),
         }
 

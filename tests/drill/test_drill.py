@@ -12,6 +12,7 @@ import pytest
 
 from drill.engine import Broken, Outcome, judge
 from drill.schemas import drawn, toml
+from glassformer.parts.linear import kernels
 
 CASES = 180
 
@@ -26,6 +27,7 @@ def test_a_part_of_the_drill_breaks_nothing(tmp_path: Path) -> None:
     assert report.exists(), done.stderr
     facts = json.loads(report.read_text(encoding="utf-8"))
     assert facts["findings"] == [], done.stdout
+    assert facts["kernels"] == kernels()  # those in C are attacked, too
     assert facts["cases"] >= CASES * 0.9
     assert facts["kills"] >= CASES // 10
 
