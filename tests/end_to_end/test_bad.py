@@ -14,7 +14,7 @@ from glassformer.runs import train
 from glassformer.tasks.translation import Translator
 from tiny import IDLE, recipe
 
-from .helpers import Command, complains, write
+from .helpers import Command, complains, end, start, write
 
 TSV: dict[str, Any] = {"kind": "tsv", "train": "pairs.tsv"}
 WRONG_WIDTH = (
@@ -134,13 +134,11 @@ def test_a_step_of_too_many_batches(command: Command, mine: Path) -> None:
 
 
 def test_a_machine_that_cannot_compile(command: Command, mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch._inductor import config
-
-    monkeypatch.setattr(config, "force_disable_caches", True)
-    monkeypatch.setattr(config.cpp, "cxx", (None, "no-such-compiler"))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")  # of what other processes have compiled
     write(mine, recipe(IDLE, {"train": {"compile": True}}))
     out = mine.parent / "out"
-    answer = command("train", mine, "--out", out)
+    answer = end(start("train", mine, "--out", out))
     last = answer.err.splitlines()[-1]  # before it PyTorch warns of itself
     assert (answer.code, "Traceback" in answer.err) == (1, False)
     assert last.startswith("glassformer: PyTorch cannot compile the model (")
