@@ -52,13 +52,13 @@ def test_a_copy_of_the_template_has_its_paths_from_where_it_lies(tmp_path: Path)
 def test_what_the_template_offers_behind_comments_is_right_too(tmp_path: Path) -> None:
     text = bundled()["translate"].read_text(encoding="utf-8")
     table = text.replace('kind = "aligned"', "#").replace('train = ["train.en", "train.de"]', "")
-    for line in ('kind = "tsv"', 'train = "pairs.tsv"', "columns = [0, 1]", 'precision = "auto"'):
+    for line in ('kind = "tsv"', 'train = "pairs.tsv"', "columns = [0, 1]", "minutes = 60"):
         assert f"# {line}" in table
         table = table.replace(f"# {line}", line)
     (tmp_path / "my.toml").write_text(table, encoding="utf-8")
     read = read_recipe(tmp_path / "my.toml")
     assert isinstance(read.source, TsvSource)
-    assert (read.source.train, read.train.precision) == ("pairs.tsv", "auto")
+    assert (read.source.train, read.train.minutes, read.train.precision) == ("pairs.tsv", 60, "auto")
     files = text.replace("# valid = [", "valid = [").replace("# test = [", "test = [")
     (tmp_path / "my.toml").write_text(files, encoding="utf-8")
     source = read_recipe(tmp_path / "my.toml").source
