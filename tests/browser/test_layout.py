@@ -17,7 +17,7 @@ WEB = Path(__file__).parents[2] / "web"
 SCALE = {"12px", "13.5px", "15px", "18px", "24px"}
 FRAME = "[data-view='read and write']"
 TOP = ".app > header"  # views have headers of their own
-TRIES = 12  # to be quick, on a machine that others use too
+TRIES = 3  # to be quick, on a machine that others use too
 VIEWS = {"read": ".words", "decode": "[data-tree]", "inside": ".title", "layers": ".word", "positions": ".slider"}
 
 # The sizes of all letters that are seen, with an example of each.

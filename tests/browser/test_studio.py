@@ -24,7 +24,7 @@ from .conftest import TEXT, Open, Opened
 from .serving import link
 from .test_read_and_write import CONTRAST, bars, digits, heading, word
 
-TRIES = 12  # to be quick, on a machine that others use too
+TRIES = 3  # to be quick, on a machine that others use too
 PAINTED = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 ONLY_RECORDED = "This file has only what was recorded; open the Studio for more."
 

@@ -41,7 +41,7 @@ def start(*arguments: str | Path, launcher: list[str] | None = None) -> subproce
 def end(process: subprocess.Popen[str], stdin: str = "") -> Answer:
     """What a process answers in the end."""
     try:
-        out, err = process.communicate(stdin, timeout=600)
+        out, err = process.communicate(stdin, timeout=150)
     finally:
         process.kill()
     return Answer(process.returncode, out, err)

@@ -22,7 +22,7 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_comparison_that_is_stopped_saves_and_ends_with_its_training(two: tuple[Path, Path], tmp_path: Path) -> None:
     often, run = ("--set", "train.save_every=20"), tmp_path / "out" / "runs" / "small-seed0"
     process = start("compare", *two, "--out", tmp_path / "out", *often, "--tokens", "2000000000")
-    until = time.monotonic() + 300
+    until = time.monotonic() + 100
     while not any((run / "checkpoints").glob("*")):
         assert time.monotonic() < until
         time.sleep(0.1)

@@ -34,7 +34,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def wait_for(step: int, folder: Path) -> None:
     """Until a training has come to a step."""
-    late = time.monotonic() + 300
+    late = time.monotonic() + 100
     while time.monotonic() < late:
         metrics = folder / "metrics.jsonl"
         if metrics.exists() and metrics.read_text().count("\n") >= step // 10:
@@ -122,7 +122,7 @@ def test_asked_to_stop_while_it_prepares_it_leaves_nothing(
     monkeypatch.setenv("GLASSFORMER_CACHE", str(cache))
     mine = write(tmp_path / "my.toml", recipe(IDLE, {"source": {"count": 5_000_000, "length": 50}}))
     process = start("train", mine, "--out", out)
-    late = time.monotonic() + 300
+    late = time.monotonic() + 100
     while not list(cache.glob(".making-*/corpus/train.jsonl")) and time.monotonic() < late:
         time.sleep(0.01)
     process.send_signal(number)
@@ -163,7 +163,7 @@ def test_asked_to_stop_while_libraries_load_it_stops_in_silence(
     (tmp_path / "torch.py").write_text(SLOW.format(sign=str(sign)), encoding="utf-8")  # in the place of the real one
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     process = start("translate", "--run", tmp_path)
-    late = time.monotonic() + 300
+    late = time.monotonic() + 100
     while not sign.exists() and time.monotonic() < late:
         time.sleep(0.01)
     process.send_signal(number)

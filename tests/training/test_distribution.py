@@ -55,7 +55,7 @@ def launch(wishes: list[dict[str, Any]]) -> list[tuple[int, str]]:
         for rank in range(2)
     ]
     try:
-        texts = [process.communicate(timeout=600)[0] for process in processes]
+        texts = [process.communicate(timeout=100)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
