@@ -1,5 +1,6 @@
 """`glassformer new`: from files to a recipe that can be trained."""
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def test_a_series_is_counted_in_steps_and_windows(command: Command, tmp_path: Pa
     windows = 210 - 96 - 24 + 1
     assert f" epochs of {windows} windows\n" in said.out
     assert "there are very few windows: a model learns from 1,000 and more" in said.err
+    report = json.loads(command("data", tmp_path / "power.toml", "--json").out)["report"]
+    assert (report["read"], report["bad"]) == (1, {"no number": 1})
     recipe = (tmp_path / "power.toml").read_text(encoding="utf-8")
     assert 'columns = ["heat", "load"]\n' in recipe
     assert "valid = 0.1  # series are split by time\n" in recipe

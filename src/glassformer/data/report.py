@@ -10,6 +10,7 @@ from typing import Any
 from glassformer.errors import DataError
 
 EXAMPLES = 10  # bad rows that are shown
+ROWS = "rows"
 
 
 @dataclass
@@ -17,8 +18,8 @@ class Report:
     """What became of the rows of a source, in counts; the first bad rows with places. If strict, one stops it all."""
 
     strict: bool = False
-    unit: str = "rows"  # what is read, and counted; a series has many rows, any of which may be bad
-    read: int = 0
+    unit: str = ROWS  # what is read; a series has many rows, any of which may be bad
+    read: int = 0  # units; where these are rows, bad ones too
     bad: Counter[str] = field(default_factory=Counter)  # what was wrong: how often
     examples: list[str] = field(default_factory=list)  # "train.tsv:12: 1 column, 2 expected"
     dropped: Counter[str] = field(default_factory=Counter)  # the filter: how many examples
@@ -37,14 +38,14 @@ class Report:
         """Count a bad row; in strict mode, stop."""
         if self.strict:
             raise DataError(f"{place}: {what} (data.strict is on)")
-        self.read += 1
+        self.read += self.unit == ROWS
         self.bad[kind] += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(f"{place}: {what}")
 
     def lines(self) -> list[str]:
         """The report for people."""
-        lines = [f"{self.read - (0 if self.unit == 'rows' else self.bad.total()):,} {self.unit} read"]
+        lines = [f"{self.read:,} {self.unit} read"]
         if self.bad:
             lines.append(f"{self.bad.total():,} bad rows: {_counts(self.bad)}")
             lines += [f"  {example}" for example in self.examples]
