@@ -74,7 +74,7 @@ def absolute(data: Path, value: Any) -> Any:
 
 
 def difference(pairs: list[tuple[float, float]]) -> dict[str, Any]:
-    """The mean of second minus first, with its 95 % interval by Student's t, where there are several pairs."""
+    """The mean of second minus first, with its 95 % interval by Student's t, for 2 to 8 pairs."""
     apart = [second - first for first, second in pairs]
     found: dict[str, Any] = {"mean": round(statistics.mean(apart), 4)}
     if len(apart) in T_95:

@@ -79,16 +79,15 @@ def main() -> None:
                         out = ["--out", f"{programs}-{way}-{turn}"] if command == "train" else []
                         with beside(programs):
                             row[way].append(took([*typed, *out], looks, folder))
-                best = {way: dict(zip(("seconds", "processor"), map(rounded, min(some)), strict=True))
-                        for way, some in row.items()}  # fmt: skip
+                best = {way: rounded(*min(some)) for way, some in row.items()}
                 report[f"{command}{', beside another' if programs else ''}"] = best
                 print(command, "beside another program:" if programs else "alone:", best, flush=True)
     print(json.dumps(report))
 
 
-def rounded(seconds: float) -> float:
-    """To tenths."""
-    return round(seconds, 1)
+def rounded(seconds: float, processor_seconds: float) -> dict[str, float]:
+    """Both in tenths, by name."""
+    return {"seconds": round(seconds, 1), "processor": round(processor_seconds, 1)}
 
 
 if __name__ == "__main__":

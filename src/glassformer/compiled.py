@@ -96,9 +96,11 @@ def _load(source: Path, command: list[str]) -> ctypes.CDLL:
 
 def _kept(cache: Path, name: str) -> ctypes.CDLL | None:
     """The library that was kept under a name, if it is whole: a damaged one could end the process."""
-    with suppress(OSError):
-        for path in sorted(cache.glob(f"{name}-*.so")):
-            if is_ours(cache) and _only_we_write(path.stat()) and path.name == _whole_name(path, name):
+    if not is_ours(cache):
+        return None
+    for path in sorted(cache.glob(f"{name}-*.so")):
+        with suppress(OSError):  # another may be whole
+            if _only_we_write(path.stat()) and path.name == _whole_name(path, name):
                 return ctypes.CDLL(str(path))
     return None
 
