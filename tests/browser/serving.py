@@ -76,3 +76,8 @@ def until(holds: Callable[[], bool]) -> bool:
     while not (found := holds()) and monotonic() < end:
         sleep(0.05)
     return found
+
+
+def fits(page: Page, width: int) -> bool:
+    """Whether a page comes to need no more width: a chart is drawn before it is told how wide it may be."""
+    return until(lambda: bool(page.evaluate("document.documentElement.scrollWidth") <= width))

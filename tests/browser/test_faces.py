@@ -21,7 +21,7 @@ from glassformer.looking.cells import cell_points
 from glassformer.looking.plots.choosing import name as name_of
 from glassformer.looking.points import points
 
-from .serving import link, served, visited
+from .serving import fits, link, served, visited
 from .test_read_and_write import box, digits
 
 DROP = """async ([name, bytes]) => {
@@ -229,7 +229,7 @@ def test_every_face_fits(browser: Browser, studio: str, width: int, scheme: str)
         for name in MADE:
             page.locator("header select").select_option(name)
             page.locator("main[aria-busy='false'] h2").first.wait_for()
-            assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+            assert fits(page, width), name
             assert page.locator(".notice.shown").count() == 0, name
 
 
@@ -248,7 +248,7 @@ def test_every_view_of_a_face_is_shown_and_all_is_saved(
             page.locator("main > *").first.wait_for()
             page.locator("main[aria-busy='false']").wait_for()
             assert page.locator(".notice.shown").all_inner_texts() == [], tab.inner_text()
-            assert page.evaluate("document.documentElement.scrollWidth") <= 820, tab.inner_text()
+            assert fits(page, 820), tab.inner_text()
         tabs.nth(0).click()
         page.get_by_role("button", name="Share").click()
         with page.expect_download() as taken:

@@ -20,7 +20,7 @@ from glassformer.looking.sums import sum_of
 from glassformer.tasks.translation import Translator
 
 from .conftest import TEXT, Open, Opened
-from .serving import link
+from .serving import fits, link
 from .test_read_and_write import box
 
 OTHER = "The cat raised its interest rates."
@@ -256,6 +256,6 @@ def test_every_size_and_theme_can_be_read(opened: Open, studio: str, width: int,
         ("positions", ".slider", None),
     ):
         page = begin(opened, studio, view, shows, options, width=width, scheme=scheme, scale=1).page
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert fits(page, width)
         ratio, text = page.evaluate(CONTRAST, f'[data-view="{view}"]')
         assert ratio >= 4.5, text

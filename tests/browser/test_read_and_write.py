@@ -17,6 +17,7 @@ from glassformer.looking.trace import Trace
 from glassformer.scripts import script
 
 from .conftest import Open
+from .serving import fits
 
 SIZES = ((1280, 800), (390, 844))
 
@@ -163,7 +164,7 @@ def test_the_page_fits_and_has_contrast(opened: Open, file: Path, width: int, he
     page = opened(file, width, height, scheme).page
     for form in ("Lines", "Matrix"):
         page.get_by_role("button", name=form).click()
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert fits(page, width)
     assert page.evaluate(CONTRAST) >= 4.5
 
 

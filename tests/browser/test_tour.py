@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from every_task import EveryTask
 
-from .serving import link, served, until, visited
+from .serving import fits, link, served, until, visited
 from .test_read_and_write import box
 
 TITLES = [
@@ -48,7 +48,7 @@ def framed(page: Page) -> None:
 
     expect(frame).to_be_visible()
     assert until(beside), (frame.bounding_box(), card.bounding_box())
-    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    assert fits(page, size["width"])
 
 
 @pytest.mark.parametrize(("width", "height", "scheme"), [(1280, 800, "light"), (390, 844, "dark")])

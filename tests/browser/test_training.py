@@ -23,7 +23,7 @@ from glassformer.runs.looks import read_looks
 from glassformer.runs.metrics import METRICS, read_metrics
 from tiny import IDLE, table
 
-from .serving import link, served, visited
+from .serving import fits, link, served, visited
 from .test_faces import at
 
 TEXTS = ["a b c", "d e"]
@@ -142,7 +142,7 @@ def test_two_runs_side_by_side(browser: Browser, studio: str, every_task: EveryT
         page.get_by_role("button", name="The nearest head of B").click()
         layer, head = pairs[1].nearest
         expect(page.locator(".heads h3").nth(1)).to_have_text(f"B, layer {layer}, head {head}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert fits(page, 390)
         page.get_by_label("run to compare with").select_option("watched")
         expect(page.locator(".streams .first .point")).to_be_visible()
     with served([every_task.path("copy")]) as alone, visited(browser, at(alone, "copy", view="compare")) as page:
